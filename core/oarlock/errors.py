@@ -1,0 +1,130 @@
+"""Every exception that Oarlock raises on purpose.
+
+OarlockError
+├── ConfigError               a setting or environment variable has an unusable value
+├── PluginError               a plugin could not be found, loaded or accepted
+│   ├── ContractVersionError  it was written for another version of the contract
+│   └── DuplicatePluginError  two distributions claim one name
+├── DeviceError               something about a device
+│   ├── DeviceNotFoundError   the named device does not exist
+│   ├── OutOfMemoryError      an allocation was refused (also a MemoryError)
+│   ├── LaunchError           a submitted command failed
+│   ├── ForkedProcessError    a device opened before fork() is used in the child
+│   ├── ClosedError           a closed device, stream or buffer is used
+│   └── DeviceLostError       the device is gone until it is opened again
+│       └── DeviceTimeoutError  a driver call passed its deadline
+├── CompileError              source was refused by a compiler, with its log
+├── UnsupportedError          the target cannot do it, or it is not there yet (also a NotImplementedError)
+├── ShapeError                shapes do not fit (also a ValueError)
+├── DTypeError                data types do not fit (also a TypeError)
+├── BoundsError               an offset or index outside its range (also an IndexError)
+├── IRError                   the representation is broken
+│   ├── VerifyError           an operation breaks a rule
+│   └── ParseError            text or JSON is not valid IR
+└── ModelError                a model file is broken or uses what is not supported
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "BoundsError", "ClosedError", "CompileError", "ConfigError", "ContractVersionError", "DTypeError",
+    "DeviceError", "DeviceLostError", "DeviceNotFoundError", "DeviceTimeoutError", "DuplicatePluginError",
+    "ForkedProcessError", "IRError", "LaunchError", "ModelError", "OarlockError", "OutOfMemoryError",
+    "ParseError", "PluginError", "ShapeError", "UnsupportedError", "VerifyError",
+]  # fmt: skip
+
+
+class OarlockError(Exception):
+    """The base of every exception raised on purpose."""
+
+
+class ConfigError(OarlockError):
+    """A setting or environment variable has an unusable value."""
+
+
+class PluginError(OarlockError):
+    """A plugin could not be found, loaded or accepted."""
+
+
+class ContractVersionError(PluginError):
+    """An adapter was written for a version of the contract that this core does not speak."""
+
+
+class DuplicatePluginError(PluginError):
+    """Two distributions claim one plugin name."""
+
+
+class DeviceError(OarlockError):
+    """Something about a device."""
+
+
+class DeviceNotFoundError(DeviceError):
+    """The named device does not exist; the message lists what does."""
+
+
+class OutOfMemoryError(DeviceError, MemoryError):
+    """An allocation was refused."""
+
+
+class LaunchError(DeviceError):
+    """A submitted command failed; the message names the kernel."""
+
+
+class ForkedProcessError(DeviceError):
+    """A device opened before fork() is used in the child."""
+
+
+class ClosedError(DeviceError):
+    """A closed device, stream or buffer is used."""
+
+
+class DeviceLostError(DeviceError):
+    """The device is gone until it is opened again."""
+
+
+class DeviceTimeoutError(DeviceLostError):
+    """A driver call passed its deadline."""
+
+
+class CompileError(OarlockError):
+    """Source was refused by a compiler.
+
+    ``log`` is the compiler's output, ``source`` the text it was given.
+    """
+
+    def __init__(self, message: str, log: str = "", source: str = "") -> None:
+        super().__init__(message)
+        self.log = log
+        self.source = source
+
+
+class UnsupportedError(OarlockError, NotImplementedError):
+    """The target cannot do it, or Oarlock does not do it yet."""
+
+
+class ShapeError(OarlockError, ValueError):
+    """Shapes do not fit together."""
+
+
+class DTypeError(OarlockError, TypeError):
+    """Data types do not fit together."""
+
+
+class BoundsError(OarlockError, IndexError):
+    """An offset or index lies outside its range."""
+
+
+class IRError(OarlockError):
+    """The representation is broken."""
+
+
+class VerifyError(IRError):
+    """An operation breaks a rule of its definition."""
+
+
+class ParseError(IRError):
+    """Text or JSON is not valid IR."""
+
+
+class ModelError(OarlockError):
+    """A model file is broken, or uses what is not supported."""

@@ -1,0 +1,82 @@
+"""Programs: loading compiled kernels, launching them, and whole plans."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from oarlock.abi import KernelSignature
+from oarlock.hal.memory import Handle
+
+__all__ = ["Binding", "CopyStep", "LaunchStep", "Plans", "ProgramDriver"]
+
+Binding: TypeAlias = tuple[Handle, int, int]
+"""(allocation, base, extent) in bytes: base is a multiple of ``binding_alignment``, or 0 where there is none; an
+adapter whose base is always 0 binds the whole allocation. What is left of an offset travels in the scalar block."""
+
+
+class ProgramDriver(ABC):
+    """The program part of a driver."""
+
+    @abstractmethod
+    def load(self, executable: bytes, signatures: Sequence[KernelSignature]) -> Handle:
+        """Load what ``compile`` made; the handle is freed with ``free``. Raises CompileError with the log."""
+
+    @abstractmethod
+    def launch(
+        self,
+        stream: Handle | None,
+        program: Handle,
+        entry: str,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        buffers: Sequence[Binding],
+        scalars: bytes,
+    ) -> None:
+        """Give one launch of kernel ``entry`` to ``stream``: ``grid`` blocks of ``block`` threads, none empty.
+
+        A failure that shows at once raises LaunchError; one that shows later comes from ``synchronize``.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchStep:
+    """One launch of a plan. A buffer is (slot, base, extent); ``scalars`` holds the block, parts of which
+    ``replay`` may replace."""
+
+    program: Handle
+    entry: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    buffers: tuple[tuple[int, int, int], ...]
+    scalars: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CopyStep:
+    """One copy of a plan between slots; offsets and sizes are bytes."""
+
+    dst: int
+    dst_offset: int
+    src: int
+    src_offset: int
+    nbytes: int
+
+
+class Plans(Protocol):
+    """Capability ``plans``: a whole plan given once, replayed by one call."""
+
+    def prepare(self, steps: Sequence[LaunchStep | CopyStep]) -> Handle:
+        """Keep a plan; its buffers are slot numbers. Freed with ``free``."""
+        ...
+
+    def replay(
+        self, stream: Handle | None, plan: Handle, bindings: Sequence[Handle], scalars: Sequence[tuple[int, int, bytes]]
+    ) -> None:
+        """Run the plan on the allocations ``bindings`` (one a slot); each (step, offset, bytes) of ``scalars``
+        replaces bytes of that step's scalar block for this run."""
+        ...
+
+

@@ -1,0 +1,67 @@
+"""Streams: in-order lanes of work, asynchronous to the host. Order across streams comes from events alone."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Protocol
+
+from oarlock.hal.memory import Handle
+
+__all__ = ["ElapsedTime", "HostCallbacks", "StreamDriver", "Streams"]
+
+
+class StreamDriver(ABC):
+    """The stream part of a driver. Every driver has the one in-order stream ``None``."""
+
+    @abstractmethod
+    def synchronize(self, stream: Handle | None, timeout_s: float) -> None:
+        """Wait until all work given to ``stream`` is done, polling, for at most ``timeout_s`` seconds.
+
+        Raises the first failure of any command on the stream since the last call: LaunchError naming the kernel, or
+        DeviceLostError. Raises DeviceTimeoutError when the deadline passes.
+        """
+
+
+class Streams(Protocol):
+    """Capability ``streams``: all of these or none."""
+
+    def create_stream(self) -> Handle:
+        """A new stream, distinct from every live one and from ``None``."""
+        ...
+
+    def destroy_stream(self, stream: Handle) -> None:
+        """The core has synchronised it."""
+        ...
+
+    def record(self, stream: Handle | None) -> Handle:
+        """An event that completes when all work given to ``stream`` so far is done."""
+        ...
+
+    def wait(self, stream: Handle | None, event: Handle) -> None:
+        """Work given to ``stream`` from now on starts after ``event``; returns at once."""
+        ...
+
+    def query(self, event: Handle) -> bool:
+        """Whether ``event`` is complete. A failed command completes too."""
+        ...
+
+    def destroy_event(self, event: Handle) -> None:
+        """Drop an event; pending waits on it stay valid."""
+        ...
+
+
+class ElapsedTime(Protocol):
+    """Capability ``elapsed_time``."""
+
+    def elapsed(self, start: Handle, end: Handle) -> float:
+        """Seconds of device time between two completed events of one device."""
+        ...
+
+
+class HostCallbacks(Protocol):
+    """Capability ``host_callbacks``."""
+
+    def call_host(self, stream: Handle | None, function: Callable[[], None]) -> None:
+        """Call ``function`` on the host, in stream order, from a thread that may use the driver."""
+        ...

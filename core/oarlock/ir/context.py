@@ -1,0 +1,76 @@
+"""The context: the dialects and operations that a program may use, explicit and extensible by plugins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from oarlock.errors import IRError
+from oarlock.ir.attributes import Attribute
+from oarlock.ir.builtin import BUILTIN
+from oarlock.ir.dialects import Dialect, OpDefinition
+from oarlock.ir.operations import Block, Operation, Region, Value
+from oarlock.ir.types import Type
+
+__all__ = ["Builder", "Context"]
+
+
+class Context:
+    """Dialects by name. The ``builtin`` dialect is always there."""
+
+    def __init__(self, dialects: Sequence[Dialect] = ()) -> None:
+        self.dialects: dict[str, Dialect] = {}
+        for dialect in (BUILTIN, *dialects):
+            self.register(dialect)
+
+    def register(self, dialect: Dialect) -> None:
+        """Add a dialect; raises IRError when its name is taken by another one."""
+        if self.dialects.get(dialect.name, dialect) is not dialect:
+            raise IRError(f"there is a dialect {dialect.name!r} already")
+        self.dialects[dialect.name] = dialect
+
+    def definition(self, name: str) -> OpDefinition:
+        """The operation called ``dialect.operation``; raises IRError saying whether dialect or operation is unknown."""
+        prefix = name.split(".", 1)[0]
+        dialect = self.dialects.get(prefix)
+        if dialect is None:
+            raise IRError(f"no dialect {prefix!r} (for {name}): a plugin is missing; there are {', '.join(self.dialects)}")
+        definition = dialect.operations.get(name)
+        if definition is None:
+            raise IRError(f"dialect {prefix} (version {dialect.version}) has no operation {name}")
+        return definition
+
+
+class Builder:
+    """Creates operations at an insertion point: the end of ``block``, or before ``anchor`` in it."""
+
+    def __init__(self, context: Context, block: Block, anchor: Operation | None = None) -> None:
+        self.context = context
+        self.block = block
+        self.anchor = anchor
+        self.location: str | None = None
+
+    def create(
+        self,
+        name: str,
+        operands: Sequence[Value] = (),
+        attributes: Mapping[str, Attribute] | None = None,
+        result_types: Sequence[Type] | None = None,
+        regions: Sequence[Region] = (),
+    ) -> Operation:
+        """Create and insert an operation; without ``result_types`` they are inferred."""
+        definition = self.context.definition(name)
+        if result_types is None:
+            if definition.infer is not None:
+                result_types = definition.infer([v.type for v in operands], attributes or {})
+            elif definition.results == 0:
+                result_types = ()
+            else:
+                raise IRError(f"{name} cannot infer its result types: give them")
+        op = Operation(definition, operands, attributes, result_types, regions, self.location)
+        return self.insert(op)
+
+    def insert(self, op: Operation) -> Operation:
+        """Insert a detached operation."""
+        if self.anchor is not None:
+            return self.block.insert_before(self.anchor, op)
+        return self.block.append(op)
