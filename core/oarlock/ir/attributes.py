@@ -6,6 +6,8 @@ An attribute is an immutable Python value: bool, int, float, str, DType, Type, S
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Hashable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,7 +18,7 @@ from oarlock.dtypes import DType
 from oarlock.ir.sizes import Size
 from oarlock.ir.types import Type
 
-__all__ = ["Attribute", "Dense", "is_attribute"]
+__all__ = ["Attribute", "Dense", "attribute_key", "is_attribute"]
 
 
 class Dense:
@@ -25,8 +27,8 @@ class Dense:
     __slots__ = ("_digest", "array")
 
     def __init__(self, array: npt.ArrayLike) -> None:
-        copy = np.array(array, order="C")
-        dtypes.from_numpy(copy.dtype)
+        given = np.asarray(array)
+        copy = np.array(given, dtypes.from_numpy(given.dtype).numpy, order="C")
         copy.setflags(write=False)
         self.array: npt.NDArray[Any] = copy
         self._digest: int | None = None
@@ -60,3 +62,13 @@ def is_attribute(value: object) -> bool:
     if isinstance(value, tuple):
         return all(is_attribute(item) for item in value)
     return value is None or isinstance(value, (bool, int, float, str, DType, Type, Size, Dense))
+
+
+def attribute_key(value: Attribute) -> Hashable:
+    """A key that is equal for the same attribute only: Python's ``1 == 1.0 == True``, ``0.0 == -0.0`` and
+    ``nan != nan`` do not hold for it."""
+    if isinstance(value, tuple):
+        return (tuple, *map(attribute_key, value))
+    if isinstance(value, float):
+        return (float, struct.pack("<d", value))
+    return (type(value), value)

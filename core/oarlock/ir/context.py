@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from oarlock.errors import IRError
 from oarlock.ir.attributes import Attribute
@@ -28,12 +28,20 @@ class Context:
             raise IRError(f"there is a dialect {dialect.name!r} already")
         self.dialects[dialect.name] = dialect
 
+    def dialect(self, name: str) -> Dialect:
+        """The dialect called ``name``; raises IRError when there is none."""
+        dialect = self.dialects.get(name)
+        if dialect is None:
+            raise IRError(f"no dialect {name!r}: a plugin is missing; there are {', '.join(self.dialects)}")
+        return dialect
+
     def definition(self, name: str) -> OpDefinition:
         """The operation called ``dialect.operation``; raises IRError saying whether dialect or operation is unknown."""
         prefix = name.split(".", 1)[0]
         dialect = self.dialects.get(prefix)
         if dialect is None:
-            raise IRError(f"no dialect {prefix!r} (for {name}): a plugin is missing; there are {', '.join(self.dialects)}")
+            there = ", ".join(self.dialects)
+            raise IRError(f"no dialect {prefix!r} (for {name}): a plugin is missing; there are {there}")
         definition = dialect.operations.get(name)
         if definition is None:
             raise IRError(f"dialect {prefix} (version {dialect.version}) has no operation {name}")
@@ -48,6 +56,8 @@ class Builder:
         self.block = block
         self.anchor = anchor
         self.location: str | None = None
+        self.listener: Callable[[Operation], None] | None = None
+        """Called with every operation that is inserted."""
 
     def create(
         self,
@@ -72,5 +82,9 @@ class Builder:
     def insert(self, op: Operation) -> Operation:
         """Insert a detached operation."""
         if self.anchor is not None:
-            return self.block.insert_before(self.anchor, op)
-        return self.block.append(op)
+            self.block.insert_before(self.anchor, op)
+        else:
+            self.block.append(op)
+        if self.listener is not None:
+            self.listener(op)
+        return op

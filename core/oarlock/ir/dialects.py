@@ -11,7 +11,7 @@ from oarlock.ir.attributes import Attribute
 from oarlock.ir.operations import Operation
 from oarlock.ir.types import Type
 
-__all__ = ["Dialect", "InferTypes", "OpDefinition", "Trait", "traits"]
+__all__ = ["Dialect", "InferTypes", "OpDefinition", "Patch", "Trait", "is_pure", "traits"]
 
 I = TypeVar("I")  # noqa: E741
 
@@ -43,6 +43,8 @@ class traits:
 
     PURE = Trait("pure")
     """No effect but its results: may be removed, merged and moved."""
+    RECURSIVELY_PURE = Trait("recursively_pure")
+    """As pure as what its regions hold."""
     COMMUTATIVE = Trait("commutative")
     TERMINATOR = Trait("terminator", _terminator)
     ISOLATED = Trait("isolated")
@@ -85,12 +87,33 @@ class OpDefinition:
         return self.interfaces.get(interface)
 
 
-class Dialect:
-    """A named, versioned set of operations."""
+Patch = Callable[[dict[str, Any]], None]
+"""Brings a JSON document from one version of a dialect to the next, in place; see ``ir.json.operations_in``."""
 
-    def __init__(self, name: str, version: int, operations: Sequence[OpDefinition] = ()) -> None:
+
+def is_pure(op: Operation) -> bool:
+    """Whether ``op`` has no effect but its results, so that it may be removed, merged and moved."""
+    if traits.PURE in op.definition.traits:
+        return True
+    if traits.RECURSIVELY_PURE not in op.definition.traits:
+        return False
+    inside = (inner for region in op.regions for block in region.blocks for inner in block.ops)
+    return all(is_pure(inner) or traits.TERMINATOR in inner.definition.traits for inner in inside)
+
+
+class Dialect:
+    """A named, versioned set of operations. ``patches[n]`` brings JSON documents from version n to n + 1."""
+
+    def __init__(
+        self,
+        name: str,
+        version: int,
+        operations: Sequence[OpDefinition] = (),
+        patches: Mapping[int, Patch] | None = None,
+    ) -> None:
         self.name = name
         self.version = version
+        self.patches: dict[int, Patch] = dict(patches or {})
         self.operations: dict[str, OpDefinition] = {}
         for definition in operations:
             self.add(definition)
@@ -103,4 +126,3 @@ class Dialect:
             raise IRError(f"dialect {self.name} has {definition.name} already")
         self.operations[definition.name] = definition
         return definition
-

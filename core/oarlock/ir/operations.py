@@ -87,7 +87,17 @@ class Operation:
     ``location`` is the line of user code it came from, or None.
     """
 
-    __slots__ = ("attributes", "definition", "location", "next_op", "operands_", "parent", "prev_op", "regions", "results")
+    __slots__ = (
+        "attributes",
+        "definition",
+        "location",
+        "next_op",
+        "operands_",
+        "parent",
+        "prev_op",
+        "regions",
+        "results",
+    )
 
     def __init__(
         self,
@@ -342,5 +352,3 @@ class Region:
             for op in block.ops:
                 twin.append(op.clone(mapping))
         return copy
-
-

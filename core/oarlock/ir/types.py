@@ -18,6 +18,12 @@ class Type:
     """The base of all types. Types are values: equal ones are interchangeable."""
 
 
+def _dim(dim: Dim) -> str:
+    """A dimension as types print it: a symbolic one stands in parentheses, so that its name may hold an x."""
+    text = str(dim)
+    return text if isinstance(dim, int) or text.startswith("(") else f"({text})"
+
+
 @dataclass(frozen=True, slots=True)
 class TensorType(Type):
     """A tensor; a dimension is an int, or a Size (symbolic)."""
@@ -42,7 +48,7 @@ class TensorType(Type):
         return tuple(int(dim) for dim in self.shape)  # type: ignore[arg-type]
 
     def __str__(self) -> str:
-        dims = "".join(f"{dim}x" for dim in self.shape)
+        dims = "".join(f"{_dim(dim)}x" for dim in self.shape)
         return f"tensor<{dims}{self.dtype}>"
 
 

@@ -11,10 +11,24 @@ import numpy.typing as npt
 
 from oarlock import dtypes
 from oarlock.dtypes import DType
-from oarlock.errors import DTypeError, ShapeError
-from oarlock.ir import Attribute, Builder, OpDefinition, TensorType, Trait, Type, Value, traits
+from oarlock.errors import DTypeError, ShapeError, VerifyError
+from oarlock.ir import (
+    Attribute,
+    Builder,
+    Dense,
+    Evaluate,
+    Interpreter,
+    OpDefinition,
+    Operation,
+    ScalarType,
+    TensorType,
+    Trait,
+    Type,
+    Value,
+    traits,
+)
 
-__all__ = ["Array", "ArrayBuilder", "Attributes", "Infer", "Record", "Sample", "Tolerance"]
+__all__ = ["Array", "ArrayBuilder", "Attributes", "Infer", "Record", "Sample", "Tolerance", "tensor"]
 
 Array: TypeAlias = npt.NDArray[Any]
 Attributes: TypeAlias = Mapping[str, Attribute]
@@ -41,8 +55,6 @@ class ArrayBuilder(Builder):
 
     def constant(self, value: npt.ArrayLike, dtype: DType | None = None) -> Value:
         """A constant tensor; ``dtype`` converts it first."""
-        from oarlock.ir import Dense
-
         array = np.asarray(value) if dtype is None else np.asarray(value).astype(dtype.numpy)
         return self("constant", value=Dense(array))
 
@@ -63,6 +75,10 @@ def tensor(value: Value) -> TensorType:
     return value.type
 
 
+def _named(kinds: type | tuple[type, ...]) -> str:
+    return " or ".join(kind.__name__ for kind in (kinds if isinstance(kinds, tuple) else (kinds,)))
+
+
 @dataclass(frozen=True, slots=True)
 class Sample:
     """One call for the conformance suite: operands and attributes."""
@@ -76,7 +92,7 @@ class Record:
     """One operator. Its IR operation is ``array.<name>``.
 
     ``operands`` names the operands; ``"*xs"`` last stands for any number. ``attributes`` maps names to Python types;
-    those in ``optional`` may be absent. ``dtypes`` are what the first operand (or the ``dtype`` attribute) may be.
+    those in ``optional`` may be absent. ``dtypes`` are what the data operands (or, without any, the result) may be.
     ``decompose`` is None for a primitive, which then has a lowering to kernels. ``samples`` gives calls for one dtype
     (by family where None). ``host`` marks an operator that runs on the host by declaration.
     """
@@ -99,6 +115,7 @@ class Record:
     traits: frozenset[Trait] = frozenset({traits.PURE})
     samples: Callable[[DType, np.random.Generator], Sequence[Sample]] | None = None
     host: bool = False
+    scalars: bool = False
 
     @property
     def is_primitive(self) -> bool:
@@ -115,18 +132,42 @@ class Record:
         if count < least or (count > least and not variadic):
             raise ShapeError(f"{self.name} takes {', '.join(self.operands) or 'no operands'}; got {count} operands")
 
+    def check_attributes(self, attributes: Attributes) -> None:
+        """Raise VerifyError for an attribute that is missing, unknown or of a wrong type."""
+        for key, kinds in self.attributes.items():
+            if key not in attributes:
+                if key not in self.optional:
+                    raise VerifyError(
+                        f"{self.name} needs the attribute {key}; it has {', '.join(attributes) or 'none'}"
+                    )
+            elif not isinstance(attributes[key], kinds) or (isinstance(attributes[key], bool) and kinds is not bool):
+                raise VerifyError(f"{self.name}: attribute {key} is {attributes[key]!r}, not {_named(kinds)}")
+        for key in attributes:
+            if key not in self.attributes:
+                raise VerifyError(f"{self.name} has no attribute {key}; it has {', '.join(self.attributes) or 'none'}")
+
+    def infer_types(self, types: Sequence[Type], attributes: Attributes) -> Sequence[TensorType]:
+        """Result types of a call, with every check; a run-time scalar counts as a 0-d tensor where one is allowed."""
+        self.check_arity(len(types))
+        self.check_attributes(attributes)
+        tensors: list[TensorType] = []
+        for given in types:
+            if isinstance(given, ScalarType) and self.scalars and given.lanes == 1:
+                tensors.append(TensorType(given.dtype, ()))
+            elif isinstance(given, TensorType) and not self.scalars:
+                tensors.append(given)
+            else:
+                raise DTypeError(
+                    f"{self.name}: expected {'run-time scalars' if self.scalars else 'tensors'}, got {given}"
+                )
+        return self.infer(tensors, attributes)
+
+    def evaluate(self, op: Operation, operands: Sequence[Array], interpreter: Interpreter) -> Sequence[Array]:
+        """The results of ``op`` by the reference: how programs are interpreted."""
+        return self.reference(operands, interpreter.attributes(op))
+
     def definition(self) -> OpDefinition:
         """The IR operation of this record; ``interface(Record)`` leads back here."""
-
-        def infer(types: Sequence[Type], attributes: Attributes) -> Sequence[Type]:
-            self.check_arity(len(types))
-            tensors: list[TensorType] = []
-            for given in types:
-                if not isinstance(given, TensorType):
-                    raise DTypeError(f"{self.name}: expected tensors, got {given}")
-                tensors.append(given)
-            return self.infer(tensors, attributes)
-
         variadic = bool(self.operands) and self.operands[-1].startswith("*")
         return OpDefinition(
             name="array." + self.name,
@@ -136,6 +177,6 @@ class Record:
             attributes=dict(self.attributes),
             optional=self.optional,
             traits=self.traits,
-            infer=infer,
-            interfaces={Record: self},
+            infer=self.infer_types,
+            interfaces={Record: self, Evaluate: Evaluate(self.evaluate)},
         )

@@ -30,6 +30,12 @@ def dtype_of(value: Value) -> DType:
     return value.type.dtype
 
 
+def lanes_of(value: Value) -> int:
+    """The number of lanes of a scalar (1) or vector value."""
+    assert isinstance(value.type, ScalarType)
+    return value.type.lanes
+
+
 def _least(dtype: DType) -> int:
     return -(1 << (dtype.bits - 1)) if dtype.kind == "int" else 0
 
@@ -228,13 +234,13 @@ class KernelBuilder:
             absorbing = name == "or"
             for known, other in ((self.constant_value(x), y), (self.constant_value(y), x)):
                 if known is not None:
-                    return self.const(absorbing, dtypes.bool_) if known == absorbing else other
+                    return self.const(absorbing, dtypes.bool_, lanes_of(x)) if known == absorbing else other
         return self.emit(name, (x, y))
 
     def not_(self, x: Value) -> Value:
         known = self.constant_value(x)
         if dtype_of(x).kind == "bool" and known is not None:
-            return self.const(not known, dtypes.bool_)
+            return self.const(not known, dtypes.bool_, lanes_of(x))
         return self.emit("not", (x,))
 
     def select(self, condition: Value, yes: Value, no: Value) -> Value:
@@ -275,17 +281,19 @@ class KernelBuilder:
         bits = dtypes.by_name(f"uint{dtype.bits}")
         mantissa = {"float16": 10, "bfloat16": 7, "float32": 23, "float64": 52}[dtype.name]
         infinity = ((1 << (dtype.bits - 1 - mantissa)) - 1) << mantissa
-        magnitude = self.emit("and", (self.bitcast(x, bits), self.const((1 << (dtype.bits - 1)) - 1, bits)))
-        return self.lt(self.const(infinity, bits), magnitude)
+        lanes = lanes_of(x)
+        magnitude = self.emit("and", (self.bitcast(x, bits), self.const((1 << (dtype.bits - 1)) - 1, bits, lanes)))
+        return self.lt(self.const(infinity, bits, lanes), magnitude)
 
     def total_quot_rem(self, x: Value, y: Value) -> tuple[Value, Value]:
         """Truncated quotient and remainder of integers: by zero (0, 0); least value by -1 wraps to (least, 0)."""
-        dtype = dtype_of(x)
-        zero, one = self.const(0, dtype), self.const(1, dtype)
+        dtype, lanes = dtype_of(x), lanes_of(x)
+        zero, one = self.const(0, dtype, lanes), self.const(1, dtype, lanes)
         by_zero = self.eq(y, zero)
         bad = by_zero
         if dtype.kind == "int":
-            overflow = self.and_(self.eq(y, self.const(-1, dtype)), self.eq(x, self.const(_least(dtype), dtype)))
+            minus_one, least = self.const(-1, dtype, lanes), self.const(_least(dtype), dtype, lanes)
+            overflow = self.and_(self.eq(y, minus_one), self.eq(x, least))
             bad = self.or_(by_zero, overflow)
         divisor = self.select(bad, one, y)
         quotient = self.select(by_zero, zero, self.quot(x, divisor))
@@ -294,15 +302,15 @@ class KernelBuilder:
 
     def total_shift(self, name: str, x: Value, count: Value) -> Value:
         """``shl`` or ``shr`` by any count: past the width (or negative) gives 0, or the sign for signed ``shr``."""
-        dtype = dtype_of(x)
-        width = self.const(dtype.bits, dtype)
+        dtype, lanes = dtype_of(x), lanes_of(x)
+        width, zero = self.const(dtype.bits, dtype, lanes), self.const(0, dtype, lanes)
         inside = self.lt(count, width)
         if dtype.kind == "int":
-            inside = self.and_(inside, self.le(self.const(0, dtype), count))
-        shifted = self.emit(name, (x, self.select(inside, count, self.const(0, dtype))))
-        outside = self.const(0, dtype)
+            inside = self.and_(inside, self.le(zero, count))
+        shifted = self.emit(name, (x, self.select(inside, count, zero)))
+        outside = zero
         if name == "shr" and dtype.kind == "int":
-            outside = self.emit("shr", (x, self.const(dtype.bits - 1, dtype)))
+            outside = self.emit("shr", (x, self.const(dtype.bits - 1, dtype, lanes)))
         return self.select(inside, shifted, outside)
 
     def convert(self, x: Value, dtype: DType) -> Value:
@@ -311,28 +319,28 @@ class KernelBuilder:
         if source == dtype:
             return x
         if dtype.kind == "bool":
-            return self.ne(x, self.const(0, source))
+            return self.ne(x, self.const(0, source, lanes_of(x)))
         if source.is_float and dtype.is_integer:
             return self._to_integer(x, dtype)
         return self.raw_convert(x, dtype)
 
     def _to_integer(self, x: Value, dtype: DType) -> Value:
-        source = dtype_of(x)
+        source, lanes = dtype_of(x), lanes_of(x)
         if source.bits == 16:  # through float32, which holds every value of both
             return self._to_integer(self.raw_convert(x, dtypes.float32), dtype)
         digits = 24 if source == dtypes.float32 else 53
         low, high = _least(dtype), _greatest(dtype)
         # the largest float that does not pass `high`
         top = high if high.bit_length() <= digits else (high >> (high.bit_length() - digits)) << (high.bit_length() - digits)
-        too_high = self.lt(self.const(float(top), source), x)
-        too_low = self.lt(x, self.const(float(low), source))
+        too_high = self.lt(self.const(float(top), source, lanes), x)
+        too_low = self.lt(x, self.const(float(low), source, lanes))
         nan = self.is_nan(x)
         bad = self.or_(nan, self.or_(too_high, too_low))
-        inside = self.raw_convert(self.select(bad, self.const(0.0, source), x), dtype)
+        inside = self.raw_convert(self.select(bad, self.const(0.0, source, lanes), x), dtype)
         # between `top` and `high` lies no float when top < high; when equal, x in (high, high+1) truncates to high
-        result = self.select(too_high, self.const(high, dtype), inside)
-        result = self.select(too_low, self.const(low, dtype), result)
-        return self.select(nan, self.const(0, dtype), result)
+        result = self.select(too_high, self.const(high, dtype, lanes), inside)
+        result = self.select(too_low, self.const(low, dtype, lanes), result)
+        return self.select(nan, self.const(0, dtype, lanes), result)
 
     # --- memory and control flow -----------------------------------------------------------------------------------
 

@@ -1,0 +1,1 @@
+"""Lowering: from fused groups of array operators to kernels; see ``group``."""

@@ -1,0 +1,423 @@
+"""Fusion: which operators of a program share a kernel.
+
+A group computes operators over one domain (the sizes of S that are not 1). Element-wise operators over the same domain
+share a group; a reduction of the domain makes it a *row* group, where operators on the reduced shape ("row level") and
+on the domain ("element level") stay together, so that a softmax is one kernel. A contraction, window or scan (an
+*anchor*) founds a group that element-wise consumers of its result join. Operators that only move or make elements
+(*free* ones: broadcast, transpose, slice, iota ...) belong to no group: who reads them computes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from oarlock.codegen.values import numel, shape_of, splat_value
+from oarlock.codegen.values import ints
+from oarlock.ir import Operation, Value
+from oarlock.target import Target
+
+__all__ = ["ANCHORS", "Group", "MOVERS", "REDUCTIONS", "SOLITARY", "base_of", "fuse", "is_free", "through"]
+
+REDUCTIONS = ("array.reduce_sum", "array.reduce_prod", "array.reduce_max", "array.reduce_min")
+ANCHORS = (
+    "array.dot_general", "array.convolution", "array.window_reduce", "array.scan", "array.argmax", "array.argmin",
+)  # fmt: skip
+SOLITARY = ("array.scatter", "array.merge_pass")
+"""Operators that have a kernel of their own and take no part in fusion."""
+MOVERS = ("array.pad", "array.concat", "array.gather", "array.random_bits")
+_FREE = (
+    "array.broadcast", "array.reshape", "array.transpose", "array.slice", "array.reverse", "array.iota",
+    "array.from_scalar",
+)  # fmt: skip
+MAX_MEMBERS = 64
+
+
+def is_free(op: Operation) -> bool:
+    """Whether readers of ``op`` compute it rather than load it."""
+    if op.name == "array.constant":
+        return splat_value(op.result) is not None
+    return op.name in _FREE or (op.name in REDUCTIONS and _reduced(op) == 1 and numel(op.operands[0]) != 0)
+
+
+def _reduced(op: Operation) -> int:
+    shape = shape_of(op.operands[0])
+    count = 1
+    for axis in ints(op, "axes"):
+        count *= shape[axis]
+    return count
+
+
+def base_of(value: Value) -> Value | None:
+    """The value behind free operators; None when nothing but numbers is there."""
+    op = value.defining_op
+    while op is not None and is_free(op):
+        if not op.operands or op.name == "array.from_scalar":
+            return None
+        value = op.operands[0]
+        op = value.defining_op
+    return value
+
+
+def _significant(shape: Sequence[int]) -> tuple[int, ...]:
+    return tuple(d for d in shape if d != 1)
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """Operators that share a kernel, in program order.
+
+    ``shape`` is the domain with its ones; ``axes`` the dimensions of ``shape`` that its reductions reduce (None: there
+    is none). ``maps`` gives for each member's result which significant dimension of the domain each of its own
+    significant dimensions is. ``depths`` counts the reductions that a member waits for.
+    """
+
+    shape: tuple[int, ...]
+    members: list[Operation] = field(default_factory=list)
+    axes: tuple[int, ...] | None = None
+    anchor: Operation | None = None
+    maps: dict[Value, tuple[int, ...]] = field(default_factory=dict)
+    depths: dict[Value, int] = field(default_factory=dict)
+    outputs: list[Value] = field(default_factory=list)
+    leaves: list[Value] = field(default_factory=list)
+    merged_into: Group | None = None
+    bits: int = 0
+    """This group's bit, and those of the groups merged into it."""
+    ancestors: int = 0
+    """The bits of all groups that this one needs, directly or not."""
+
+    @property
+    def domain(self) -> tuple[int, ...]:
+        """The sizes of the domain without ones."""
+        return _significant(self.shape)
+
+    @property
+    def reduced(self) -> frozenset[int]:
+        """The significant dimensions that are reduced."""
+        axes = self.axes or ()
+        significant = [i for i, d in enumerate(self.shape) if d != 1]
+        return frozenset(k for k, i in enumerate(significant) if i in axes)
+
+    @property
+    def is_column(self) -> bool:
+        """Whether the reductions leave the last dimension: rows would be read across memory."""
+        return self.axes is not None and len(self.domain) - 1 not in self.reduced
+
+    def is_element(self, value: Value) -> bool:
+        """Whether a member's result lives on the whole domain rather than on its rows."""
+        return len(self.maps[value]) == len(self.domain)
+
+
+class _Fuser:
+    def __init__(self, function: Operation, target: Target) -> None:
+        self.block = function.regions[0].block
+        self.target = target
+        self.owner: dict[Operation, Group] = {}
+        self.groups: list[Group] = []
+        self.order = {op: i for i, op in enumerate(self.block.ops)}
+        self.returned = set(self.block.terminator.operands)
+
+    def run(self) -> list[Group]:
+        for op in self.block.ops:
+            if op is self.block.terminator:
+                continue
+            if is_free(op):
+                if any(r in self.returned for r in op.results) and not self.is_alias(op):
+                    self.found(op)
+            elif op.name != "array.constant":
+                self.place(op)
+        return [self.finish(g) for g in self.sorted_groups()]
+
+    def is_alias(self, op: Operation) -> bool:
+        """Whether a free operator's result is the same memory as a value that lies in memory anyway."""
+        value: Value | None = op.result
+        while value is not None:
+            definition = value.defining_op
+            if definition is None or not is_free(definition):
+                return True
+            if definition.name != "array.reshape":
+                return False
+            value = definition.operands[0]
+        return False
+
+    # --- placing ---------------------------------------------------------------------------------------------------
+
+    def place(self, op: Operation) -> None:
+        if op.name in SOLITARY or op.name in ANCHORS or op.name in MOVERS:
+            self.found(op)
+            return
+        for group in self.producers(op):
+            if self.try_join(op, group):
+                return
+        self.found(op)
+
+    def found(self, op: Operation) -> None:
+        """Start a group with ``op``."""
+        reduction = op.name in REDUCTIONS and not is_free(op)
+        shape = shape_of(op.operands[0] if reduction else op.results[0])
+        group = Group(shape)
+        if op.name in ANCHORS or op.name in SOLITARY:
+            group.anchor = op
+        group.bits = 1 << len(self.groups)
+        self.groups.append(group)
+        if reduction:
+            group.axes = tuple(sorted(ints(op, "axes")))
+            self.add(op, group, self.row_map(group))
+        else:
+            self.add(op, group, tuple(range(len(group.domain))))
+
+    @staticmethod
+    def row_map(group: Group) -> tuple[int, ...]:
+        return tuple(k for k in range(len(group.domain)) if k not in group.reduced)
+
+    def add(self, op: Operation, group: Group, dims: tuple[int, ...]) -> None:
+        group.members.append(op)
+        self.owner[op] = group
+        depth = max((group.depths.get(b, 0) for b in self.bases(op) if b in group.maps), default=0)
+        for result in op.results:
+            group.maps[result] = dims
+            group.depths[result] = depth + (op.name in REDUCTIONS and group.axes is not None)
+        ancestors = group.ancestors
+        for other in self.producers(op):
+            if other is not group:
+                ancestors |= other.ancestors | other.bits
+        self.widen(group, ancestors)
+
+    def widen(self, group: Group, ancestors: int) -> None:
+        """Give ``group``, and all that need it, more ancestors."""
+        if ancestors == group.ancestors:
+            return
+        group.ancestors = ancestors
+        for other in self.groups:
+            if other.merged_into is None and other.ancestors & group.bits:
+                other.ancestors |= ancestors
+
+    @staticmethod
+    def bases(op: Operation) -> list[Value]:
+        return [b for b in map(base_of, op.operands) if b is not None]
+
+    def group_of(self, value: Value) -> Group | None:
+        op = value.defining_op
+        group = self.owner.get(op) if op is not None else None
+        while group is not None and group.merged_into is not None:
+            group = group.merged_into
+        return group
+
+    def producers(self, op: Operation) -> list[Group]:
+        """The groups that ``op`` reads from: those with reductions first, then the latest first."""
+        found = {id(g): g for g in (self.group_of(b) for b in self.bases(op)) if g is not None}
+        return sorted(found.values(), key=lambda g: (g.axes is None, -self.order[g.members[-1]]))
+
+    def try_join(self, op: Operation, group: Group) -> bool:
+        """Add ``op`` to ``group``, merging its other producers in where that is sound; False when it does not fit."""
+        if group.anchor is not None and group.anchor.name in SOLITARY:
+            return False
+        saved_axes = group.axes
+        dims = self.fit(op, group)
+        if dims is None:
+            group.axes = saved_axes
+            return False
+        for other in self.producers(op):
+            if other is not group and self.can_merge(op, group, other):
+                self.merge(group, other)
+        others = [g for g in self.producers(op) if g is not group]
+        crowded = len(group.members) >= MAX_MEMBERS or self.count_buffers(group, op) > self.target.limits.max_buffers
+        if crowded or any(self.reaches(group, other) for other in others):
+            group.axes = saved_axes
+            return False
+        self.add(op, group, dims)
+        return True
+
+    def fit(self, op: Operation, group: Group) -> tuple[int, ...] | None:
+        """The map of ``op``'s result in ``group``, or None when it has no place there. May set ``group.axes``."""
+        if op.name in REDUCTIONS:
+            return self.fit_reduction(op, group)
+        sizes = _significant(shape_of(op.results[0]))
+        element = tuple(range(len(group.domain)))
+        candidates: list[tuple[int, ...]] = []
+        if sizes == group.domain:
+            candidates.append(element)
+        rows = self.row_map(group)
+        if group.axes is not None and rows != element and sizes == tuple(group.domain[k] for k in rows):
+            candidates.append(rows)
+        for dims in candidates:
+            waits = any(group.depths.get(b, 0) for b in self.bases(op) if b in group.maps)
+            if dims == element and group.is_column and waits:
+                continue
+            if all(self.agrees(op, v, dims, group) for v in op.operands):
+                return dims
+        return None
+
+    def fit_reduction(self, op: Operation, group: Group) -> tuple[int, ...] | None:
+        (x,) = op.operands
+        if group.anchor is not None or _significant(shape_of(x)) != group.domain or numel(x) == 0:
+            return None
+        significant = [i for i, d in enumerate(shape_of(x)) if d != 1]
+        reduced = frozenset(k for k, i in enumerate(significant) if i in ints(op, "axes"))
+        if group.axes is not None and reduced != group.reduced:
+            return None
+        base = base_of(x)
+        if base is None or base not in group.maps or not group.is_element(base):
+            return None
+        element = tuple(range(len(group.domain)))
+        if not self.maps_to(x, [k for k in range(len(group.domain))], group, shape_of(x)):
+            return None
+        if group.axes is None:
+            if not reduced:
+                return None
+            positions = [i for i, d in enumerate(group.shape) if d != 1]
+            group.axes = tuple(positions[k] for k in sorted(reduced))
+        if group.is_column and group.depths.get(base, 0):
+            return None
+        return tuple(k for k in element if k not in reduced)
+
+    def agrees(self, op: Operation, operand: Value, dims: tuple[int, ...], group: Group) -> bool:
+        """Whether ``operand`` of an element-wise ``op`` placed at ``dims`` reads its base where the base is computed."""
+        base = base_of(operand)
+        if base is None or base not in group.maps:
+            return True
+        shape = shape_of(op.results[0])
+        names = iter(dims)
+        own: list[int | None] = [next(names) if d != 1 else None for d in shape]
+        lead = len(shape) - len(shape_of(operand))
+        current = [own[lead + i] if d != 1 else None for i, d in enumerate(shape_of(operand))]
+        return self.traces(operand, current, group)
+
+    def maps_to(self, value: Value, dims: Sequence[int], group: Group, shape: Sequence[int]) -> bool:
+        names = iter(dims)
+        return self.traces(value, [next(names) if d != 1 else None for d in shape], group)
+
+    def traces(self, value: Value, current: list[int | None], group: Group) -> bool:
+        """Follow free operators from ``value``, whose dimensions are the domain's ``current``, to a member."""
+        while value not in group.maps:
+            op = value.defining_op
+            assert op is not None
+            step = through(op, current)
+            if step is None:
+                return False
+            current, value = step, op.operands[0]
+        return tuple(d for d in current if d is not None) == group.maps[value]
+
+    # --- soundness -------------------------------------------------------------------------------------------------
+
+    def predecessors(self, group: Group) -> Iterator[Group]:
+        for member in group.members:
+            for base in self.bases(member):
+                other = self.group_of(base)
+                if other is not None and other is not group:
+                    yield other
+
+    @staticmethod
+    def reaches(ancestor: Group, group: Group) -> bool:
+        """Whether ``group`` needs something that ``ancestor`` computes."""
+        return bool(group.ancestors & ancestor.bits)
+
+    def can_merge(self, op: Operation, group: Group, other: Group) -> bool:
+        """Whether ``other`` may become part of ``group`` because ``op`` reads both over one domain."""
+        if other.domain != group.domain or other.anchor is not None or group.anchor is not None:
+            return False
+        if other.axes is not None and (group.axes is None or other.reduced != group.reduced):
+            return False
+        if len(other.members) + len(group.members) >= MAX_MEMBERS:
+            return False
+        probe = Group(group.shape, axes=group.axes, maps={**other.maps}, depths=other.depths)
+        if self.fit(op, probe) is None:
+            return False
+        if self.buffers(other.members + group.members + [op]) > self.target.limits.max_buffers:
+            return False
+        middle = [g for g in (*self.predecessors(group), *self.predecessors(other)) if g is not group and g is not other]
+        return not any(self.reaches(group, m) or self.reaches(other, m) for m in middle)
+
+    def merge(self, group: Group, other: Group) -> None:
+        group.members = sorted((*other.members, *group.members), key=self.order.__getitem__)
+        group.maps.update(other.maps)
+        group.depths.update(other.depths)
+        other.merged_into = group
+        group.bits |= other.bits
+        self.widen(group, (group.ancestors | other.ancestors) & ~group.bits)
+
+    def count_buffers(self, group: Group, op: Operation) -> int:
+        return self.buffers([*group.members, op])
+
+    def buffers(self, members: Sequence[Operation]) -> int:
+        inside = {r for m in members for r in m.results}
+        leaves = {b for m in members for b in self.bases(m) if b not in inside}
+        mine = set(members)
+        outputs = [r for r in inside if self.escapes(r, mine)]
+        return len(leaves) + len(outputs)
+
+    def escapes(self, value: Value, members: set[Operation]) -> bool:
+        """Whether something outside ``members`` reads ``value``, perhaps through free operators."""
+        stack = [value]
+        while stack:
+            current = stack.pop()
+            if current in self.returned:
+                return True
+            for user in current.users:
+                if user in members or user is self.block.terminator:
+                    continue
+                if not is_free(user):
+                    return True
+                stack.extend(user.results)
+        return False
+
+    # --- result ----------------------------------------------------------------------------------------------------
+
+    def sorted_groups(self) -> list[Group]:
+        """The live groups, each after those it needs."""
+        live = [g for g in self.groups if g.merged_into is None]
+        done: set[int] = set()
+        result: list[Group] = []
+        for root in sorted(live, key=lambda g: self.order[g.members[-1]]):
+            stack = [(root, False)]
+            while stack:
+                group, ready = stack.pop()
+                if ready:
+                    result.append(group)
+                    continue
+                if id(group) in done:
+                    continue
+                done.add(id(group))
+                stack.append((group, True))
+                stack.extend((p, False) for p in self.predecessors(group) if id(p) not in done)
+        return result
+
+    def finish(self, group: Group) -> Group:
+        inside = {r for m in group.members for r in m.results}
+        mine = set(group.members)
+        # a free operator that founded its group is computed here, not looked through
+        group.outputs = [
+            r for m in group.members for r in m.results if self.escapes(r, mine) or (is_free(m) and r in self.returned)
+        ]
+        leaves: dict[Value, None] = {}
+        for member in group.members:
+            for base in self.bases(member):
+                if base not in inside:
+                    leaves[base] = None
+        group.leaves = list(leaves)
+        return group
+
+
+def through(op: Operation, current: Sequence[int | None]) -> list[int | None] | None:
+    """The domain's dimensions behind a free operator's operand, given those of its result; None: not one to one."""
+    operand = shape_of(op.operands[0])
+    if op.name == "array.broadcast":
+        dims = ints(op, "dims")
+        return [current[dims[i]] if d != 1 else None for i, d in enumerate(operand)]
+    if op.name == "array.transpose":
+        result: list[int | None] = [None] * len(operand)
+        for i, p in enumerate(ints(op, "permutation")):
+            result[p] = current[i]
+        return result
+    if op.name == "array.reshape" or op.name in REDUCTIONS:
+        if _significant(operand) != _significant(shape_of(op.result)):
+            return None
+        known = iter([c for c, d in zip(current, shape_of(op.result), strict=True) if d != 1])
+        return [next(known) if d != 1 else None for d in operand]
+    return None
+
+
+def fuse(function: Operation, target: Target) -> list[Group]:
+    """The kernels of a function of array primitives with static shapes, in an order in which they can run."""
+    return _Fuser(function, target).run()
+

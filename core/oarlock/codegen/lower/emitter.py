@@ -1,0 +1,215 @@
+"""The emitter: gives the kernel expression of one element of any array value, inlining whatever is not in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from oarlock import dtypes
+from oarlock.codegen.kernel import KernelBuilder
+from oarlock.codegen.lower.index import Index, Run
+from oarlock.dtypes import DType
+from oarlock.errors import UnsupportedError
+from oarlock.codegen.values import shape_of
+from oarlock.ir import BufferType, Operation, ScalarType, Value
+from oarlock.ops import tensor
+
+__all__ = ["EmitElement", "Emitter"]
+
+EmitElement = Callable[["Emitter", Operation, Index], Value]
+"""Emits the element of an operation's (first) result at an index."""
+
+
+class Emitter:
+    """State of lowering one kernel.
+
+    ``leaves`` are array values that lie in memory when the kernel runs, ``outputs`` those that it stores. ``members``
+    maps the array values that this kernel computes itself to the function giving the index they are computed at.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        leaves: Sequence[Value],
+        outputs: Sequence[Value],
+        table: dict[str, EmitElement],
+        block: tuple[int, int, int] = (1, 1, 1),
+        index: DType = dtypes.int32,
+    ) -> None:
+        buffers = [(f"in{i}", BufferType(tensor(v).dtype, "global", "read")) for i, v in enumerate(leaves)]
+        buffers += [(f"out{i}", BufferType(tensor(v).dtype, "global", "write")) for i, v in enumerate(outputs)]
+        self.b = KernelBuilder(name, buffers, [(f"offset_{n}", index) for n, _ in buffers], block, index)
+        self.table = table
+        self.leaves = {v: f"in{i}" for i, v in enumerate(leaves)}
+        self.outputs = {v: f"out{i}" for i, v in enumerate(outputs)}
+        self.buffers: list[Value] = [*leaves, *outputs]
+        self.members: dict[Value, Callable[[], Index]] = {}
+        self.scalar_values: list[int | float | Value] = []
+        """What the scalars after the buffers' offsets are: numbers, or run-time scalars of the program."""
+        self._sizes: dict[tuple[object, ...], Value] = {}
+        self._scalars: dict[Value, Value] = {}
+        self._scopes: list[dict[tuple[object, ...], Value]] = [{}]
+
+    # --- parameters ------------------------------------------------------------------------------------------------
+
+    def size(self, count: int, *key: object) -> Value:
+        """The kernel value of a static size: 0 and 1 are constants, others parameters, one for each ``key``."""
+        if count in (0, 1):
+            return self.b.i(count)
+        found = self._sizes.get(key) if key else None
+        if found is None:
+            found = self.parameter(count, self.b.index)
+            if key:
+                self._sizes[key] = found
+        return found
+
+    def parameter(self, value: int | float | Value, dtype: DType) -> Value:
+        """A new scalar parameter of the kernel."""
+        self.scalar_values.append(value)
+        return self.b.add_parameter(f"s{len(self.scalar_values) - 1}", dtype)
+
+    def scalar(self, value: Value) -> Value:
+        """The kernel value of a run-time scalar of the program."""
+        if value not in self._scalars:
+            assert isinstance(value.type, ScalarType)
+            dtype = value.type.dtype
+            carried = {"bool": dtypes.int32, "float16": dtypes.float32, "bfloat16": dtypes.float32}.get(dtype.name)
+            if dtype.is_integer and dtype.bits < 32:
+                carried = dtypes.int32
+            self._scalars[value] = self.parameter(value, carried or dtype)
+        assert isinstance(value.type, ScalarType)
+        return self.b.convert(self._scalars[value], value.type.dtype)
+
+    def sizes_of(self, value: Value) -> list[Value]:
+        """The kernel values of the sizes of an array value, shared by all who ask for this value's."""
+        return [self.size(d, value, i) for i, d in enumerate(shape_of(value))]
+
+    # --- elements --------------------------------------------------------------------------------------------------
+
+    def value(self, v: Value, index: Index) -> Value:
+        """The element of ``v`` at ``index``."""
+        if v in self.members:
+            found = self._find(("member", v))
+            if found is not None:
+                return found
+            return self.remember(("member", v), self.compute(v, self.members[v]()))
+        key = (v, index.key)
+        found = self._find(key)
+        if found is not None:
+            return found
+        return self.remember(key, self.load(v, index) if v in self.leaves else self.compute(v, index))
+
+    def compute(self, v: Value, index: Index) -> Value:
+        """The element of ``v`` at ``index`` from its operands."""
+        op = v.defining_op
+        if op is None:
+            raise UnsupportedError(f"{v.type} is neither in memory nor computed here")
+        emit = self.table.get(op.name)
+        if emit is None:
+            raise UnsupportedError(f"{op.name} has no element-wise lowering")
+        return emit(self, op, index)
+
+    def load(self, v: Value, index: Index) -> Value:
+        """Load from memory."""
+        name = self.leaves[v]
+        linear = self.b.add(index.linear(self.b), self.b.arguments[f"offset_{name}"])
+        return self.b.load(self.b.arguments[name], linear)
+
+    def store(self, v: Value, index: Index, element: Value) -> None:
+        """Store to the output ``v``."""
+        name = self.outputs[v]
+        linear = self.b.add(index.linear(self.b), self.b.arguments[f"offset_{name}"])
+        self.b.store(self.b.arguments[name], linear, element)
+
+    # --- scopes ----------------------------------------------------------------------------------------------------
+
+    def remember(self, key: tuple[object, ...], element: Value) -> Value:
+        """Keep an element for reuse in the current scope and those inside it."""
+        self._scopes[-1][key] = element
+        return element
+
+    def _find(self, key: tuple[object, ...]) -> Value | None:
+        for scope in reversed(self._scopes):
+            if key in scope:
+                return scope[key]
+        return None
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """What is remembered inside is forgotten at the end."""
+        self._scopes.append({})
+        try:
+            yield
+        finally:
+            self._scopes.pop()
+
+    def loop(
+        self,
+        low: Value,
+        high: Value,
+        body: Callable[[Value, list[Value]], Sequence[Value]],
+        initial: Sequence[Value] = (),
+        step: Value | None = None,
+        unroll: bool = False,
+    ) -> list[Value]:
+        """``KernelBuilder.loop`` with a scope of its own."""
+
+        def scoped(position: Value, carried: list[Value]) -> Sequence[Value]:
+            with self.scope():
+                return body(position, carried)
+
+        return self.b.loop(low, high, scoped, initial, step, unroll)
+
+    def loops(
+        self,
+        bounds: Sequence[Value],
+        body: Callable[[list[Value], list[Value]], Sequence[Value]],
+        initial: Sequence[Value],
+    ) -> list[Value]:
+        """A nest of loops from 0 to each bound, carrying values through."""
+
+        def nest(depth: int, at: list[Value], carried: list[Value]) -> Sequence[Value]:
+            if depth == len(bounds):
+                return body(at, carried)
+            if self.b.constant_value(bounds[depth]) == 1:
+                return nest(depth + 1, [*at, self.b.i(0)], carried)
+            return self.loop(self.b.i(0), bounds[depth], lambda i, c: nest(depth + 1, [*at, i], c), carried)
+
+        return list(nest(0, [], list(initial)))
+
+    def branch(
+        self,
+        condition: Value,
+        yes: Callable[[], Sequence[Value]],
+        no: Callable[[], Sequence[Value]] = lambda: (),
+    ) -> list[Value]:
+        """``KernelBuilder.branch`` with scopes of their own."""
+
+        def scoped(side: Callable[[], Sequence[Value]]) -> Callable[[], Sequence[Value]]:
+            def run() -> Sequence[Value]:
+                with self.scope():
+                    return side()
+
+            return run
+
+        return self.b.branch(condition, scoped(yes), scoped(no))
+
+    # --- indices ---------------------------------------------------------------------------------------------------
+
+    def index_of_dims(self, v: Value, positions: Sequence[Value]) -> Index:
+        """The index of ``v`` at a position per dimension."""
+        return Index.of_dims(shape_of(v), self.sizes_of(v), positions)
+
+    def replace_dims(self, index: Index, changes: dict[int, Run]) -> Index:
+        """``index`` with some dimensions replaced; only runs that hold one of them are split."""
+        runs: list[Run] = []
+        at = 0
+        for run in index.runs:
+            width = len(run.dims)
+            if any(d in changes for d in range(at, at + width)):
+                split = run.split(self.b)
+                runs.extend(changes.get(at + j, split[j]) for j in range(width))
+            else:
+                runs.append(run)
+            at += width
+        return Index(tuple(runs))

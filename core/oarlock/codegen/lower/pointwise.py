@@ -1,0 +1,107 @@
+"""Kernels without reductions over their domain: each element of the domain by itself."""
+
+from __future__ import annotations
+
+import math
+
+from oarlock.codegen.fuse import Group
+from oarlock.codegen.lower.call import KernelCall
+from oarlock.codegen.lower.domain import cuts, member_index, run_of, runs_between, walk_runs
+from oarlock.codegen.lower.emitter import EmitElement, Emitter
+from oarlock.codegen.lower.index import Run
+from oarlock.dtypes import DType
+from oarlock.ir import Value
+from oarlock.target import Target
+
+__all__ = ["lower_pointwise"]
+
+BLOCKS = 64
+"""Blocks to aim at where a block is a function: enough for many cores, few enough to cost nothing."""
+THREADS = 128
+"""Threads per block where blocks have threads."""
+
+
+def lower_pointwise(
+    group: Group, target: Target, table: dict[str, EmitElement], name: str, label: str, index: DType
+) -> KernelCall:
+    """A kernel for a group whose members all live on the whole domain."""
+    threads = min(THREADS, target.limits.max_threads) if target.has_threads else 1
+    e = Emitter(name, group.leaves, group.outputs, table, (threads, 1, 1), index)
+    spans = runs_between(group.domain, cuts(group))
+    grid = _threads(e, group, target, spans, threads) if target.has_threads else _blocks(e, group, target, spans)
+    return KernelCall(e.b.function, tuple(e.buffers), len(group.outputs), grid, tuple(e.scalar_values), label)
+
+
+def _element(e: Emitter, group: Group, runs: list[Run]) -> None:
+    """Compute and store all outputs at one position."""
+    for member in group.members:
+        for result in member.results:
+            e.members[result] = lambda result=result: member_index(e, result, runs)  # type: ignore[misc]
+    for output in group.outputs:
+        at = member_index(e, output, runs)
+        e.store(output, at, e.value(output, at))
+
+
+def _threads(e: Emitter, group: Group, target: Target, spans: list[tuple[int, int]], threads: int) -> tuple[int, int, int]:
+    """A thread per element, striding where there are more elements than threads."""
+    b = e.b
+    total = math.prod(group.domain)
+    blocks = max(1, min(-(-total // threads), target.limits.max_grid[0]))
+    start = b.add(b.mul(b.position("block_id", 0), b.i(threads)), b.position("thread_id", 0))
+    stride = e.parameter(blocks * threads, b.index)
+    count = e.size(total, "run", 0, len(group.domain))
+
+    def body(i: Value, _: list[Value]) -> list[Value]:
+        _element(e, group, walk_runs(e, group.domain, spans, i))
+        return []
+
+    if not group.domain:
+        count = b.i(1)
+    e.loop(start, count, body, step=stride)
+    return (blocks, 1, 1)
+
+
+def _blocks(e: Emitter, group: Group, target: Target, spans: list[tuple[int, int]]) -> tuple[int, int, int]:
+    """Blocks of rows, the last run of dimensions being the loop to vectorise."""
+    b = e.b
+    if not spans:
+        _element(e, group, [])
+        return (1, 1, 1)
+    outer, (first, end) = spans[:-1], spans[-1]
+    rows = math.prod(group.domain[: outer[-1][1]]) if outer else 1
+    inner = math.prod(group.domain[first:end])
+    least = 16 if group.anchor is not None else 2048
+    chunk = inner if outer and inner <= 4 * least else max(least, -(-inner // BLOCKS))
+    columns = max(1, -(-inner // chunk))
+    if columns > target.limits.max_grid[0]:
+        columns, chunk = 1, inner
+    per_block = max(-(-least // max(1, inner)), -(-rows // (BLOCKS * 4)), -(-rows // target.limits.max_grid[1]), 1)
+    total = run_of(e, group.domain, first, end, b.i(0)).total
+    one_chunk = columns == 1
+    low = b.i(0)
+    high = total
+    if not one_chunk:
+        size = e.parameter(chunk, b.index)
+        low = b.mul(b.position("block_id", 0), size)
+        high = b.min(b.add(low, size), total)
+
+    def row(runs: list[Run]) -> None:
+        def body(j: Value, _: list[Value]) -> list[Value]:
+            _element(e, group, [*runs, run_of(e, group.domain, first, end, j)])
+            return []
+
+        e.loop(low, high, body)
+
+    if not outer:
+        row([])
+        return (columns, 1, 1)
+    count = e.size(rows, "rows")
+    step = e.parameter(per_block, b.index)
+    start = b.mul(b.position("block_id", 1), step)
+
+    def body(r: Value, _: list[Value]) -> list[Value]:
+        row(walk_runs(e, group.domain, outer, r))
+        return []
+
+    e.loop(start, b.min(b.add(start, step), count), body)
+    return (columns, -(-rows // per_block), 1)

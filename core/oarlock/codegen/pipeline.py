@@ -1,0 +1,54 @@
+"""From an array program to kernels: passes, fusion, lowering, legalisation, in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from oarlock.abi import KernelSignature
+from oarlock.codegen.fuse import Group, fuse
+from oarlock.codegen.kernel import signature_of
+from oarlock.codegen.legalise import legalise
+from oarlock.codegen.lower.call import KernelCall
+from oarlock.codegen.lower.group import lower_group
+from oarlock.codegen.render import renderer
+from oarlock.ir import Operation
+from oarlock.ir.passes import PassManager
+from oarlock.ops import array_context
+from oarlock.target import Target
+from oarlock.transforms import standard_passes
+
+__all__ = ["Lowered", "lower", "prepare", "render", "signature"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lowered:
+    """A program as launches: the prepared function, its groups, and what runs."""
+
+    function: Operation
+    groups: tuple[Group, ...]
+    calls: tuple[KernelCall, ...]
+
+
+def prepare(function: Operation) -> Operation:
+    """A copy of an array function, after the standard passes: primitives only."""
+    copy = function.clone()
+    PassManager(array_context(), standard_passes()).run(copy)
+    return copy
+
+
+def lower(function: Operation, target: Target) -> Lowered:
+    """Fuse and lower a prepared function for ``target``."""
+    groups = fuse(function, target)
+    calls = [call for group in groups for call in lower_group(group, target)]
+    return Lowered(function, tuple(groups), tuple(calls))
+
+
+def signature(call: KernelCall, target: Target) -> KernelSignature:
+    """The ABI of a call's kernel."""
+    return signature_of(call.function, target)
+
+
+def render(functions: Sequence[Operation], target: Target) -> str:
+    """One source text with ``functions`` (kernels as lowered)."""
+    return renderer(target.language).render([legalise(f, target) for f in functions], target)

@@ -1,0 +1,74 @@
+"""The table that describes a C-like language to the shared printer; a vendor's own C takes about forty lines of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from oarlock.codegen.render.common import Parameters
+
+__all__ = ["CDialect"]
+
+
+@dataclass(frozen=True, slots=True)
+class CDialect:
+    """How a C-like language spells what the shared printer needs. Fields in braces are filled in by the printer."""
+
+    language: str
+    """The name that Target.language gives."""
+    types: Mapping[str, str]
+    """dtype name -> type name. A dtype that is missing cannot be rendered."""
+    function: str
+    """The head of a kernel: ``{name}``, ``{parameters}``, the threads of a block ``{x}``, ``{y}``, ``{z}``."""
+    buffer: str
+    """A buffer parameter: ``{type}``, ``{name}``, and ``{const}``: ``const`` and a blank where it is only read."""
+    scalar: str = "const {type} {name}"
+    """A scalar parameter: ``{type}``, ``{name}``."""
+    extra_parameters: tuple[str, ...] = ()
+    """Parameters after the scalars, as they stand."""
+    local: str = "{type} {name}[{size}];"
+    """A local array, declared at the top of the kernel: ``{type}``, ``{name}``, ``{size}``."""
+    private: str = "{type} {name}[{size}];"
+    """A private array: likewise."""
+    threads: bool = True
+    """Whether blocks have threads; without, a kernel with more than one thread is refused."""
+    barrier: str = ""
+    """The statement that the threads of a block wait in."""
+    block_id: str = ""
+    """An int expression, with ``{axis}`` (0, 1, 2) or ``{xyz}`` (x, y, z); likewise the next two. Empty: unknown."""
+    thread_id: str = "0"
+    block_count: str = ""
+    math: Mapping[str, str] = field(default_factory=dict)
+    """``fma fabs sqrt floor ceil trunc rint`` -> function name, where it is not the same; ``{f}`` is ``f`` for float32."""
+    bitcast: str = "as_{type}({value})"
+    """The bits of ``{value}``, a ``{source}``, as ``{type}``; integers of one width are cast instead."""
+    suffixes: Mapping[str, str] = field(default_factory=lambda: {"uint32": "u", "float32": "f"})
+    """dtype name -> what follows a literal of it."""
+    infinity: str = "INFINITY"
+    nan: str = "NAN"
+    vector: str = "{type}{lanes}"
+    """The name of a vector type: ``{type}``, ``{dtype}``, ``{lanes}``; bool vectors are held as int8, 0 or 1."""
+    lanes: tuple[int, ...] = ()
+    """The numbers of lanes that vectors may have."""
+    pack: str = "({vector})({items})"
+    """A vector made of scalars."""
+    lane: str = ".s{lane:x}"
+    """What follows a vector to select a lane: ``{lane}`` or, up to four, ``{xyzw}``."""
+    load: str = ""
+    """A vector at ``{place}`` (a pointer aligned to elements): ``{vector}``, ``{lanes}``. Empty: lane by lane."""
+    store: str = ""
+    """The statement that stores ``{value}`` at ``{place}``. Empty: lane by lane."""
+    vector_operators: bool = True
+    """Whether + - * / take whole vectors of floats."""
+    vector_math: bool = True
+    """Whether the functions in ``math`` take whole vectors."""
+    vector_declaration: str = ""
+    """What declares a vector type that is used: ``{vector}``, ``{type}``, ``{bytes}``, ``{itemsize}``."""
+    preamble: str = ""
+    """What stands first."""
+    enable: Mapping[str, str] = field(default_factory=dict)
+    """dtype name -> a line that stands first where that dtype is used."""
+    reserved: frozenset[str] = frozenset()
+    """Words that a parameter cannot have as its name, besides C's keywords and the types."""
+    entry: Callable[[Parameters], str] | None = None
+    """Prints what calls the function, where the function itself is not the entry point."""

@@ -1,0 +1,131 @@
+"""Rewriting by patterns: a greedy driver with a worklist."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from oarlock.errors import IRError
+from oarlock.ir.context import Builder, Context
+from oarlock.ir.operations import Operation, Value
+
+__all__ = ["RewritePattern", "Rewriter", "apply_patterns", "pattern"]
+
+B = TypeVar("B", bound=Builder)
+
+
+class Rewriter:
+    """Changes a program on behalf of a pattern, and notes what has to be looked at again.
+
+    ``anchor`` is the operation that the pattern was given.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self._queue: deque[Operation] = deque()
+        self._waiting: set[Operation] = set()
+
+    def builder(self, anchor: Operation, kind: type[B]) -> B:
+        """A builder of class ``kind`` that inserts before ``anchor``, with its location."""
+        assert anchor.parent is not None
+        builder = kind(self.context, anchor.parent, anchor)
+        builder.location = anchor.location
+        builder.listener = self.touch
+        return builder
+
+    def touch(self, op: Operation) -> None:
+        """Look at ``op`` again; for one that was changed in place."""
+        if op not in self._waiting:
+            self._waiting.add(op)
+            self._queue.append(op)
+
+    def replace(self, op: Operation, values: Sequence[Value]) -> None:
+        """Make the users of ``op``'s results use ``values``, of the same types, and erase ``op``."""
+        given = [value.type for value in values]
+        if given != [result.type for result in op.results]:
+            wanted = ", ".join(str(result.type) for result in op.results)
+            raise IRError(f"cannot replace {op.name} of ({wanted}) by ({', '.join(map(str, given))})")
+        for result, value in zip(op.results, values, strict=True):
+            for user in result.users:
+                self.touch(user)
+            if value.name_hint is None:
+                value.name_hint = result.name_hint
+            result.replace_all_uses_with(value)
+        self.erase(op)
+
+    def erase(self, op: Operation) -> None:
+        """Erase ``op``, whose results are not used."""
+        for operand in op.operands_:
+            if operand.defining_op is not None:
+                self.touch(operand.defining_op)
+        inner = list(op.walk())
+        op.erase()
+        self._waiting.difference_update(inner)
+
+    def next(self) -> Operation | None:
+        """The next operation to look at, or None."""
+        while self._queue:
+            op = self._queue.popleft()
+            if op in self._waiting:
+                self._waiting.discard(op)
+                return op
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class RewritePattern:
+    """What to do with operations called ``root`` (None: any).
+
+    ``rewrite(op, rewriter)`` changes the program through ``rewriter`` and returns True, or leaves it and returns False.
+    Of several patterns the one with the greatest ``benefit`` is tried first.
+    """
+
+    name: str
+    root: str | None
+    rewrite: Callable[[Operation, Rewriter], bool]
+    benefit: int = 1
+
+
+def pattern(root: str | None, benefit: int = 1) -> Callable[[Callable[[Operation, Rewriter], bool]], RewritePattern]:
+    """A decorator that makes a function a RewritePattern of its name."""
+
+    def wrap(function: Callable[[Operation, Rewriter], bool]) -> RewritePattern:
+        return RewritePattern(function.__name__, root, function, benefit)
+
+    return wrap
+
+
+def apply_patterns(
+    op: Operation, patterns: Sequence[RewritePattern], context: Context, max_iterations: int = 64
+) -> dict[str, int]:
+    """Apply ``patterns`` to what is inside ``op`` until none applies; how often each did, by name.
+
+    Operations are looked at in order, and again when an operand, a user or they themselves change. Raises IRError when
+    more rewrites are done than ``max_iterations`` for each operation that was there at the start.
+    """
+    rewriter = Rewriter(context)
+    for inner in op.walk():
+        if inner is not op:
+            rewriter.touch(inner)
+    limit = max_iterations * max(len(rewriter._waiting), 1)
+    ordered = sorted(patterns, key=lambda p: -p.benefit)
+    by_name: dict[str, list[RewritePattern]] = {}
+    counts: Counter[str] = Counter()
+    total = 0
+    while (candidate := rewriter.next()) is not None:
+        if candidate.name not in by_name:
+            by_name[candidate.name] = [p for p in ordered if p.root in (None, candidate.name)]
+        name = candidate.name
+        for rule in by_name[name]:
+            if rule.rewrite(candidate, rewriter):
+                counts[rule.name] += 1
+                total += 1
+                if candidate.parent is not None:
+                    rewriter.touch(candidate)
+                break
+        if total > limit:
+            often = ", ".join(f"{rule} ({count} times)" for rule, count in counts.most_common(3))
+            raise IRError(f"patterns do not converge: {total} rewrites in {op.name}, most by {often}; last on {name}")
+    return dict(counts)

@@ -1,0 +1,77 @@
+"""Sorting along an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from oarlock import dtypes
+from oarlock.dtypes import DType
+from oarlock.ir import TensorType
+from oarlock.ops.inference import INTEGERS, axis_of, check_dtype, flag_of
+from oarlock.ops.numerics import quiet, widen
+from oarlock.ops.record import Array, Attributes, Record
+from oarlock.ops.sampling import sample, small, specials, values
+
+__all__ = ["SORT", "order"]
+
+
+def _index_dtype(attributes: Attributes) -> DType:
+    return cast(DType, attributes.get("dtype", dtypes.int32))
+
+
+def _infer(types: Sequence[TensorType], attributes: Attributes) -> Sequence[TensorType]:
+    (x,) = types
+    axis_of("sort", attributes, x.rank)
+    check_dtype("sort", "attribute dtype", _index_dtype(attributes), INTEGERS)
+    return (x, TensorType(_index_dtype(attributes), x.shape))
+
+
+def order(x: Array, axis: int, descending: bool) -> Array:
+    """Positions that sort ``x`` along ``axis``: equal values keep their order, NaN comes last either way."""
+    wide = widen(x)
+    if descending:
+        turned = np.argsort(np.flip(wide, axis), axis=axis, kind="stable")
+        found = x.shape[axis] - 1 - np.flip(turned, axis)
+    else:
+        found = np.argsort(wide, axis=axis, kind="stable")
+    missing = np.isnan(np.take_along_axis(wide, found, axis)) if wide.dtype.kind == "f" else np.zeros(x.shape, np.bool_)
+    return np.asarray(np.take_along_axis(found, np.argsort(missing, axis=axis, kind="stable"), axis))
+
+
+@quiet
+def _sort(operands: Sequence[Array], attributes: Attributes) -> Sequence[Any]:
+    (x,) = operands
+    axis = cast(int, attributes["axis"])
+    found = order(x, axis, flag_of(attributes, "descending"))
+    return (np.take_along_axis(x, found, axis), found.astype(_index_dtype(attributes).numpy))
+
+
+def _samples(dtype: DType, rng: np.random.Generator) -> list[Any]:
+    calls = []
+    special = rng.permutation(np.concatenate([specials(dtype)] * 2))
+    for descending in (False, True):
+        for shape, axis in (((1,), 0), ((0,), 0), ((7,), 0), ((3, 5, 2), 1), ((65, 3), 0), ((2, 257), 1), ((3, 0), 0)):
+            calls.append(sample(small(dtype, rng, shape), axis=axis, descending=descending))
+        calls.append(sample(values(dtype, rng, (128,)), axis=0, descending=descending, dtype=dtypes.int64))
+        calls.append(sample(special, axis=0, descending=descending))
+    return calls
+
+
+SORT: tuple[Record, ...] = (
+    Record(
+        "sort",
+        "sort",
+        "Values in order along an axis and the positions they came from; stable, NaN last.",
+        ("x",),
+        _infer,
+        _sort,
+        attributes={"axis": int, "descending": bool, "dtype": DType},
+        optional=frozenset({"descending", "dtype"}),
+        results=2,
+        samples=_samples,
+    ),
+)
+"""Its record."""

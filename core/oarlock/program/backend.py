@@ -1,0 +1,199 @@
+"""The one place where recorded programs meet devices: opening them, moving data, running functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from oarlock.config import config
+from oarlock.dtypes import DType
+from oarlock.errors import DeviceError, UnsupportedError
+from oarlock.target import Target
+
+if TYPE_CHECKING:
+    from oarlock.ir import Operation
+    from oarlock.program.calls import Call
+    from oarlock.program.plans import Plan
+
+__all__ = ["Backend", "Data", "DeviceLike", "Place", "backend", "default_device", "place", "use_backend"]
+
+Data: TypeAlias = Any
+"""Contiguous data on a device, as the backend gave it; opaque to recording."""
+
+
+class DeviceLike(Protocol):
+    """What recording needs to know of a device."""
+
+    @property
+    def name(self) -> str:
+        """``adapter:index``."""
+        ...
+
+    @property
+    def target(self) -> Target: ...
+
+
+class Backend(Protocol):
+    """What runs recorded programs."""
+
+    def open(self, name: str) -> DeviceLike:
+        """The device called ``name``; raises DeviceNotFoundError naming what there is."""
+        ...
+
+    def devices(self) -> Sequence[DeviceLike]:
+        """Every device that can be opened."""
+        ...
+
+    def put(self, device: DeviceLike, array: npt.NDArray[Any]) -> Data:
+        """A copy of the contiguous ``array`` on ``device``; ``array`` may be reused on return."""
+        ...
+
+    def get(self, data: Data) -> npt.NDArray[Any]:
+        """A fresh, writable copy of ``data`` on the host."""
+        ...
+
+    def execute(self, function: Operation, device: DeviceLike, arguments: Sequence[Data | int | float]) -> list[Data]:
+        """Run ``function``; the same object is given again for the same structure, so it may be cached by identity."""
+        ...
+
+    def synchronize(self, device: DeviceLike) -> None:
+        """Wait for all work of ``device``; raises the first failure."""
+        ...
+
+
+class RuntimeBackend:
+    """The devices of ``oarlock.runtime``, loaded on first use."""
+
+    def open(self, name: str) -> DeviceLike:
+        from oarlock import runtime
+
+        return runtime.open_device(name)
+
+    def devices(self) -> Sequence[DeviceLike]:
+        from oarlock import runtime
+
+        return [runtime.open_device(name) for name in runtime.device_names()]
+
+    def put(self, device: DeviceLike, array: npt.NDArray[Any]) -> Data:
+        from oarlock import runtime
+
+        return runtime.DeviceArray.from_numpy(device, array)
+
+    def get(self, data: Data) -> npt.NDArray[Any]:
+        return data.numpy()
+
+    def execute(self, function: Operation, device: DeviceLike, arguments: Sequence[Data | int | float]) -> list[Data]:
+        from oarlock import runtime
+
+        return list(runtime.execute(function, device, arguments))
+
+    def synchronize(self, device: DeviceLike) -> None:
+        device.synchronize()  # type: ignore[attr-defined]
+
+
+class Place:
+    """A device as recording sees it: with the inferences and plans made for it."""
+
+    __slots__ = ("calls", "device", "name", "plans", "target", "varying")
+
+    def __init__(self, device: DeviceLike) -> None:
+        self.device = device
+        self.name = device.name
+        self.target = device.target
+        self.calls: dict[Any, Call] = {}
+        """Memoised inference: (operator, attributes, operand kinds) -> call."""
+        self.plans: dict[Any, Plan] = {}
+        """Structure of a tape -> the function built for it."""
+        self.varying: dict[Any, tuple[int, ...] | None] = {}
+        """Starts of slices seen so far by pattern; None once they varied (see ``indexing``)."""
+
+    def stores(self, dtype: DType) -> bool:
+        return self.target.stores(dtype)
+
+    def check_stores(self, dtype: DType, what: str) -> None:
+        """Raise UnsupportedError, naming the nearest dtype there is, when tensors cannot be of ``dtype`` here."""
+        if self.target.stores(dtype):
+            return
+        from oarlock import dtypes
+
+        same = [d for d in dtypes.ALL if d.kind == dtype.kind and self.target.stores(d)]
+        nearest = min(same, key=lambda d: abs(d.bits - dtype.bits), default=None)
+        hint = f" Nearest it does: {nearest}; convert with x.astype(ol.{nearest})," if nearest else " Convert the data,"
+        raise UnsupportedError(
+            f"{self.name} does not store {dtype} ({what}).{hint} or choose a device that stores {dtype}"
+        )
+
+    @property
+    def default_int(self) -> DType:
+        """int64, or int32 where the device has no int64."""
+        from oarlock import dtypes
+
+        return dtypes.int64 if self.target.stores(dtypes.int64) else dtypes.int32
+
+    @property
+    def default_uint(self) -> DType:
+        from oarlock import dtypes
+
+        return dtypes.uint64 if self.target.stores(dtypes.uint64) else dtypes.uint32
+
+    def __repr__(self) -> str:
+        return f"Place({self.name!r})"
+
+
+_active: Backend = RuntimeBackend()
+_places: dict[int, Place] = {}
+_default: ContextVar[str | None] = ContextVar("oarlock_default_device", default=None)
+
+
+def backend() -> Backend:
+    """The backend in use."""
+    return _active
+
+
+@contextmanager
+def use_backend(other: Backend) -> Iterator[Backend]:
+    """Run recorded programs through ``other`` inside the ``with``: tests compare with the interpreter this way.
+
+    For the whole process, not just this thread. Tensors made outside must not be used inside, and the reverse.
+    """
+    global _active, _places
+    before, places_before = _active, _places
+    _active, _places = other, {}
+    try:
+        yield other
+    finally:
+        _active, _places = before, places_before
+
+
+@contextmanager
+def default_device(device: Any) -> Iterator[None]:
+    """Make ``device`` (a name or a device) the default of this context, in place of ``config.device``."""
+    token = _default.set(place(device).name)
+    try:
+        yield
+    finally:
+        _default.reset(token)
+
+
+def place(device: Any = None) -> Place:
+    """The place of ``device``: a name such as ``"cpu:0"``, a device object, or None for the default device."""
+    if device is None:
+        device = _default.get() or config.device
+    if isinstance(device, str):
+        device = _active.open(device)
+    elif not hasattr(device, "target") or not hasattr(device, "name"):
+        raise DeviceError(f"{device!r} is no device: give a name such as 'cpu:0', or what ol.device(name) returned")
+    found = _places.get(id(device))
+    if found is None or found.device is not device:
+        found = _places[id(device)] = Place(device)
+    return found
+
+
+def host_copy(data: Data) -> npt.NDArray[Any]:
+    """``data`` as a fresh NumPy array."""
+    return np.asarray(_active.get(data))

@@ -1,0 +1,54 @@
+"""Call sites: the line of user code that recorded an operator, kept cheaply and read only when it is needed."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from pathlib import Path
+from types import CodeType
+from typing import TypeAlias
+
+__all__ = ["Site", "call_site", "describe"]
+
+Site: TypeAlias = "tuple[CodeType, int] | None"
+"""A code object and the offset of the instruction in it."""
+
+_PACKAGE = str(Path(__file__).resolve().parent.parent) + "/"
+_internal: dict[str, bool] = {}
+
+
+def _is_internal(filename: str) -> bool:
+    found = filename.startswith(_PACKAGE)
+    _internal[filename] = found
+    return found
+
+
+def call_site(depth: int = 2) -> Site:
+    """Where the innermost frame outside this package stands, ``depth`` frames up at the least."""
+    frame = sys._getframe(depth)
+    while frame is not None:
+        code = frame.f_code
+        internal = _internal.get(code.co_filename)
+        if internal is None:
+            internal = _is_internal(code.co_filename)
+        if not internal:
+            return code, frame.f_lasti
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
+
+
+def describe(site: Site) -> str:
+    """``file:line in function: the line`` for a person; a plain remark where the site is unknown."""
+    if site is None:
+        return "at an unknown place"
+    code, instruction = site
+    line = _line(code, instruction)
+    text = linecache.getline(code.co_filename, line).strip()
+    return f"{code.co_filename}:{line} in {code.co_name}" + (f": {text}" if text else "")
+
+
+def _line(code: CodeType, instruction: int) -> int:
+    for start, end, line in code.co_lines():
+        if start <= instruction < end and line is not None:
+            return line
+    return code.co_firstlineno

@@ -1,0 +1,399 @@
+"""Recording: calls go to a per-thread tape, and run together when a value is needed."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar
+from weakref import ref
+
+from oarlock.config import config
+from oarlock.errors import DeviceError
+from oarlock.ir import Attribute
+from oarlock.program.backend import Data, Place, backend
+from oarlock.program.calls import MEMO_LIMIT, Call, Kind, infer, scalar_call
+from oarlock.program.cut import Segment, period_cuts
+from oarlock.program.plans import Entry, build, counters, first_numbers
+from oarlock.program.sites import Site, call_site, describe
+
+if TYPE_CHECKING:
+    from oarlock.dtypes import DType
+    from oarlock.program.tensor import Tensor
+
+__all__ = [
+    "Recorded", "Tape", "apply", "apply_at", "apply_many", "concrete", "eager_mode", "flush_thread", "limits", "scalar",
+]  # fmt: skip
+
+PLAN_LIMIT = 4096
+"""Plans kept per device; the older half is dropped when there are more."""
+
+
+class limits:
+    """When a tape runs although nobody looks at a value."""
+
+    operators: ClassVar[int] = 4096
+    """Operators on one tape."""
+    held_bytes: ClassVar[int] = 1 << 30
+    """Bytes of the inputs and results of one tape."""
+
+
+class Failure:
+    """Why a result will never be there: the error, and the line that recorded the result."""
+
+    __slots__ = ("error", "site")
+
+    def __init__(self, error: Exception, site: Site) -> None:
+        self.error = error
+        self.site = site
+
+    def again(self) -> Exception:
+        """The error, once more, with the line as a note."""
+        error = copy.copy(self.error)
+        error.__cause__ = self.error
+        error.add_note("recorded at " + describe(self.site))
+        return error
+
+
+class Recorded:
+    """The state of a tensor: its kind and place, and its data, or where on a tape it will come from."""
+
+    __slots__ = ("__weakref__", "_data", "_failure", "_kind", "_number", "_place", "_tape")
+
+    _kind: Kind
+    _place: Place
+    _data: Data
+    """None while pending, and after a failure."""
+    _tape: Tape | None
+    """The tape that it is pending on."""
+    _number: int
+    _failure: Failure | None
+
+    _public: ClassVar[type[Recorded]]
+    """The class of what recording returns: the one subclass there is."""
+
+    def __init_subclass__(cls) -> None:
+        Recorded._public = cls
+
+    def _settle(self) -> Data:
+        """The data, running the tape first when it is pending; raises what made the program fail."""
+        tape = self._tape
+        if tape is not None:
+            tape.flush()
+        if self._failure is not None:
+            raise self._failure.again()
+        return self._data
+
+    def _become(self, other: Recorded) -> None:
+        """Take over the value of ``other``: the new version of an array that was assigned to."""
+        tape = other._tape
+        if tape is None:
+            self._finish(other._data, other._failure)
+        else:
+            with tape.lock:
+                self._data, self._failure = other._data, other._failure
+                self._number, self._tape = other._number, other._tape
+                if self._tape is not None:
+                    self._tape.results[self._number] = ref(self)
+        self._kind, self._place = other._kind, other._place
+
+    def _finish(self, data: Data, failure: Failure | None) -> None:
+        self._data = data
+        self._failure = failure
+        self._tape = None
+
+
+class Tape:
+    """What one thread recorded for one device since it last ran.
+
+    ``entries`` are (call, operand numbers ...); values are numbered in their order. ``results[n]`` is a weak
+    reference to the tensor of value n (None for an input), so what died is not computed for its own sake.
+    """
+
+    __slots__ = (
+        "closed", "count", "entries", "held", "leaf_numbers", "limit", "lock", "payloads", "place", "results", "sites",
+        "thread",
+    )  # fmt: skip
+
+    def __init__(self, place: Place, thread: ThreadState) -> None:
+        self.place = place
+        self.thread = thread
+        self.lock = threading.RLock()
+        self.closed = False
+        self.entries: list[Entry] = []
+        self.sites: list[Site] = []
+        self.results: list[ref[Recorded] | None] = []
+        self.payloads: list[Data | int | float] = []
+        self.leaf_numbers: dict[int, int] = {}
+        self.count = 0
+        self.held = 0
+        self.limit = 1 if thread.eager or config.eager else limits.operators
+
+    def leaf(self, kind: Kind, data: Data) -> int:
+        """The number of an input, which is entered once."""
+        number = self.leaf_numbers.get(id(data))
+        if number is None:
+            number = self.leaf_numbers[id(data)] = len(self.results)
+            self.entries.append((kind.leaf,))
+            self.sites.append(None)
+            self.results.append(None)
+            self.payloads.append(data)
+            self.held += kind.nbytes
+        return number
+
+    def waiting(self) -> dict[int, Recorded]:
+        """The living tensors that wait for this tape, by number."""
+        found: dict[int, Recorded] = {}
+        for number, reference in enumerate(self.results):
+            tensor = reference() if reference is not None else None
+            if tensor is not None and tensor._tape is self and tensor._number == number:
+                found[number] = tensor
+        return found
+
+    def flush(self) -> None:
+        """Run all of it. A failure is left in the results, which raise it when they are used."""
+        with self.lock:
+            if self.closed:
+                return
+            self.thread.drop(self)
+            waiting = self.waiting()
+            if waiting:
+                try:
+                    data = _execute(self.place, self.entries, self.sites, self.payloads, list(waiting))
+                except Exception as error:
+                    self._fail(waiting, error)
+                else:
+                    for tensor, value in zip(waiting.values(), data, strict=True):
+                        tensor._finish(value, None)
+            self._close()
+
+    def overflow(self) -> None:
+        """Run what a limit demands: whole turns of a loop, each as one program, or all of it where nothing repeats."""
+        with self.lock:
+            cuts = period_cuts(self.entries, self.sites) if self.limit > 1 else []
+            if not cuts:
+                self.flush()
+                return
+            self.thread.drop(self)
+            waiting = self.waiting()
+            history = History(self.entries, self.sites, self.payloads)
+            try:
+                for start, stop in zip([0, *cuts], cuts, strict=False):
+                    self._run_turn(history, range(start, stop), waiting)
+            except Exception as error:
+                self._fail(waiting, error)
+            else:
+                self._keep(history, range(cuts[-1], len(self.entries)), waiting)
+            self._close()
+
+    def _run_turn(self, history: History, span: range, waiting: dict[int, Recorded]) -> None:
+        """Run one part of the tape, for what is waiting for it and what later parts use."""
+        segment = Segment(history, span)
+        wanted = sorted(n for n in {*waiting, *history.used_from(span.stop)} if segment.contains(n))
+        outputs = [n for n in wanted if n in waiting or history.values[n] is None]
+        numbers = [segment.number(n) for n in outputs]
+        data = _execute(self.place, segment.entries, segment.sites, segment.payloads, numbers)
+        for number, value in zip(outputs, data, strict=True):
+            history.values[number] = value
+            tensor = waiting.pop(number, None)
+            if tensor is not None:
+                tensor._finish(value, None)
+
+    def _keep(self, history: History, span: range, waiting: dict[int, Recorded]) -> None:
+        """Move the last part, which has not run, to a new tape of the thread."""
+        segment = Segment(history, span)
+        numbers = {segment.number(number): tensor for number, tensor in waiting.items()}
+        tape = Tape(self.place, self.thread)
+        tape.entries, tape.sites, tape.payloads = segment.entries, segment.sites, segment.payloads
+        tape.results = [None] * len(segment.numbers)
+        tape.count = sum(entry[0].role == "operator" for entry in segment.entries)
+        tape.held = sum(entry[0].nbytes for entry in segment.entries)
+        inputs = [i for i, entry in enumerate(tape.entries) if entry[0].role != "operator"]
+        first = first_numbers(tape.entries)
+        for index, payload in zip(inputs, tape.payloads, strict=True):
+            if tape.entries[index][0].role == "tensor":
+                tape.leaf_numbers[id(payload)] = first[index]
+        for number, tensor in numbers.items():
+            tape.results[number] = ref(tensor)
+            tensor._number, tensor._tape = number, tape
+        self.thread.tapes[self.place] = tape
+
+    def _fail(self, waiting: dict[int, Recorded], error: Exception) -> None:
+        owners = [index for index, entry in enumerate(self.entries) for _ in range(entry[0].count)]
+        for number, tensor in waiting.items():
+            tensor._finish(None, Failure(error, self.sites[owners[number]]))
+
+    def _close(self) -> None:
+        """Nothing can be recorded here any more, and nothing is held."""
+        self.closed = True
+        self.entries, self.sites, self.results, self.payloads = [], [], [], []
+        self.leaf_numbers = {}
+
+
+def _execute(
+    place: Place, entries: Sequence[Entry], sites: Sequence[Site], payloads: Sequence[Any], outputs: Sequence[int]
+) -> list[Data]:
+    """Run the program that computes the values numbered ``outputs``, building it when its structure is new."""
+    key = (tuple(entries), tuple(outputs))
+    plan = place.plans.get(key)
+    if plan is None:
+        plan = build(entries, outputs, sites)
+        if len(place.plans) >= PLAN_LIMIT:
+            for old in list(place.plans)[: PLAN_LIMIT // 2]:
+                del place.plans[old]
+        place.plans[key] = plan
+    counters.flushed += 1
+    counters.outputs += len(outputs)
+    return backend().execute(plan.function, place.device, [payloads[position] for position in plan.leaves])
+
+
+class ThreadState:
+    """The tapes of one thread, by place, and how many ``eager_mode`` blocks it is in."""
+
+    __slots__ = ("eager", "tapes")
+
+    def __init__(self) -> None:
+        self.tapes: dict[Place, Tape] = {}
+        self.eager = 0
+
+    def tape(self, place: Place) -> Tape:
+        """The open tape for ``place``."""
+        tape = self.tapes.get(place)
+        if tape is None or tape.closed:
+            tape = self.tapes[place] = Tape(place, self)
+        return tape
+
+    def drop(self, tape: Tape) -> None:
+        """Let the next operator begin a new tape."""
+        if self.tapes.get(tape.place) is tape:
+            del self.tapes[tape.place]
+
+
+class _Local(threading.local):
+    def __init__(self) -> None:
+        self.state = ThreadState()
+
+
+_local = _Local()
+
+
+def _record(place: Place, name: str, operands: Sequence[Recorded], attributes: dict[str, Attribute]) -> Any:
+    """Record one operator: its tensor, or a tuple of them when it has several results."""
+    kinds = []
+    for operand in operands:
+        if operand._place is not place:
+            raise DeviceError(
+                f"{name}: operands are on {place.name} and {operand._place.name}: move one with x.to({place.name!r})"
+            )
+        kinds.append(operand._kind)
+    key = (name, *kinds, *attributes.items())
+    call = place.calls.get(key)
+    if call is None:
+        call = infer(place, name, kinds, attributes)
+        if len(place.calls) >= MEMO_LIMIT:
+            place.calls.clear()
+        place.calls[key] = call
+    state = _local.state
+    while True:
+        tape = state.tapes.get(place) or state.tape(place)
+        for operand in operands:
+            if operand._data is None and operand._tape is not tape:
+                operand._settle()
+        with tape.lock:
+            if tape.closed:
+                state.drop(tape)
+                continue
+            entry = [call]
+            for operand in operands:
+                data = operand._data
+                entry.append(operand._number if data is None else tape.leaf(operand._kind, data))  # type: ignore[arg-type]
+            tape.entries.append(tuple(entry))
+            tape.sites.append(call_site(3))
+            results = call.results
+            if len(results) == 1:
+                made = _pending(results[0], place, tape)
+            else:
+                made = tuple([_pending(kind, place, tape) for kind in results])
+            tape.count += 1
+            tape.held += call.nbytes
+            if tape.count >= tape.limit or tape.held >= limits.held_bytes:
+                tape.overflow()
+            return made
+
+
+def _pending(kind: Kind, place: Place, tape: Tape) -> Any:
+    """A tensor that will be the next value of ``tape``."""
+    tensor = Recorded._public.__new__(Recorded._public)
+    tensor._kind = kind
+    tensor._place = place
+    tensor._data = None
+    tensor._failure = None
+    tensor._tape = tape
+    results = tape.results
+    tensor._number = len(results)
+    results.append(ref(tensor))
+    return tensor
+
+
+def apply(name: str, *operands: Tensor, **attributes: Attribute) -> Tensor:
+    """Record operator ``name``, which has one result, on ``operands`` (at least one, all on one device).
+
+    Raises ShapeError or DTypeError when they do not fit, DeviceError when they are on several devices.
+    """
+    return _record(operands[0]._place, name, operands, attributes)  # type: ignore[no-any-return]
+
+
+def apply_many(name: str, *operands: Tensor, **attributes: Attribute) -> tuple[Tensor, ...]:
+    """As ``apply``, for an operator with several results."""
+    return _record(operands[0]._place, name, operands, attributes)  # type: ignore[no-any-return]
+
+
+def apply_at(place: Place, name: str, *operands: Tensor, **attributes: Attribute) -> Tensor:
+    """As ``apply``, on ``place``: for operators that may have no operands."""
+    return _record(place, name, operands, attributes)  # type: ignore[no-any-return]
+
+
+def scalar(place: Place, dtype: DType, value: float | int | bool) -> Tensor:
+    """A 0-d tensor of a run-time scalar: the structure of the program does not depend on ``value``."""
+    call = scalar_call(dtype)
+    state = _local.state
+    while True:
+        tape = state.tapes.get(place) or state.tape(place)
+        with tape.lock:
+            if tape.closed:
+                state.drop(tape)
+                continue
+            tape.entries.append((call,))
+            tape.sites.append(None)
+            tape.payloads.append(value)
+            return _pending(call.results[0], place, tape)  # type: ignore[no-any-return]
+
+
+def concrete(kind: Kind, place: Place, data: Data) -> Tensor:
+    """A tensor whose data is there already."""
+    tensor = Recorded._public.__new__(Recorded._public)
+    tensor._kind = kind
+    tensor._place = place
+    tensor._number = -1
+    tensor._finish(data, None)
+    return tensor  # type: ignore[return-value]
+
+
+def flush_thread() -> None:
+    """Run what this thread has recorded, on every device."""
+    for tape in list(_local.state.tapes.values()):
+        tape.flush()
+
+
+@contextmanager
+def eager_mode() -> Iterator[None]:
+    """Run each operator of this thread at once, unfused, inside the ``with``: for debugging."""
+    flush_thread()
+    state = _local.state
+    state.eager += 1
+    try:
+        yield
+    finally:
+        state.eager -= 1
+        flush_thread()

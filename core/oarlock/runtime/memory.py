@@ -1,0 +1,160 @@
+"""Device memory as the core sees it: an allocation that remembers its uses, and the buffer that a user holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from oarlock.errors import BoundsError, ClosedError
+from oarlock.hal import Handle
+from oarlock.target import Limits
+
+if TYPE_CHECKING:
+    from oarlock.runtime.device import Device
+    from oarlock.runtime.stream import Stream
+
+__all__ = ["Allocation", "Buffer", "size_text", "split_offset"]
+
+Owner: TypeAlias = Literal["pool", "foreign", "device"]
+"""Who decides when an allocation goes: the pool, its buffer alone (adopted memory), or the device when it closes."""
+
+
+def split_offset(byte_offset: int, itemsize: int, limits: Limits) -> tuple[int, int]:
+    """Split an offset into a binding's base in bytes and the element offset that travels in the scalar block.
+
+    ``base + element_offset * itemsize == byte_offset``. Raises BoundsError when no whole element offset does it:
+    such an operand goes through an aligned temporary.
+    """
+    alignment = limits.binding_alignment
+    base = byte_offset - byte_offset % alignment if alignment else 0
+    if (byte_offset - base) % itemsize:
+        raise BoundsError(f"byte offset {byte_offset} is no whole number of {itemsize}-byte elements; copy it first")
+    return base, (byte_offset - base) // itemsize
+
+
+def size_text(nbytes: int) -> str:
+    """A size for a person: ``3.0 GiB``, ``512 B``."""
+    size = float(nbytes)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{nbytes} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+class Allocation:
+    """One allocation of a driver: ``capacity`` bytes behind ``handle``, and the work that uses them.
+
+    ``stream`` and ``ticket`` are the last use in this life. ``others`` holds the last use per other stream, and
+    ``inherited`` the uses of earlier lives that may still be running: a stream that uses the memory waits for those.
+    """
+
+    __slots__ = ("capacity", "handle", "inherited", "label", "nbytes", "others", "owner", "stream", "ticket")
+
+    def __init__(self, handle: Handle, capacity: int, owner: Owner = "pool") -> None:
+        self.handle = handle
+        self.capacity = capacity
+        self.owner: Owner = owner
+        self.nbytes = 0
+        self.label = ""
+        self.stream: Stream | None = None
+        self.ticket = 0
+        self.others: dict[Stream, int] | None = None
+        self.inherited: dict[Stream, int] | None = None
+
+    def use(self, stream: Stream) -> None:
+        """Note that the work about to be submitted to ``stream`` uses this memory, after waiting for earlier lives.
+
+        Called with the driver held, before the submission takes its ticket.
+        """
+        if self.stream is not stream:
+            self.change(stream)
+        self.ticket = stream.ticket + 1
+
+    def change(self, stream: Stream) -> None:
+        """The next use is by another stream than the last one. The driver is held."""
+        if self.stream is not None:
+            if self.others is None:
+                self.others = {}
+            self.others[self.stream] = self.ticket
+            self.others.pop(stream, None)
+        if self.inherited:
+            for other, ticket in list(self.inherited.items()):
+                if other.passed(ticket):
+                    del self.inherited[other]
+                elif other is not stream:
+                    stream.follow(other, ticket)
+        self.stream = stream
+
+    def uses(self) -> dict[Stream, int]:
+        """The last use per stream of this life and earlier ones that has not been seen to end."""
+        merged = dict(self.inherited or ())
+        for stream, ticket in (self.others or {}).items():
+            merged[stream] = max(ticket, merged.get(stream, 0))
+        if self.stream is not None:
+            merged[self.stream] = max(self.ticket, merged.get(self.stream, 0))
+        return {stream: ticket for stream, ticket in merged.items() if ticket > stream.completed}
+
+    def end_life(self) -> None:
+        """Turn the uses into inherited ones."""
+        self.inherited = self.uses() or None
+        self.others = None
+        self.stream = None
+        self.ticket = 0
+
+    @property
+    def idle(self) -> bool:
+        """Whether every use is known to have ended."""
+        return all(stream.passed(ticket) for stream, ticket in self.uses().items())
+
+
+class Buffer:
+    """Untyped bytes on a device: ``nbytes`` of them. Freed when the last reference goes, or by ``free()``.
+
+    Memory that work in flight still uses is reused only in its order. After ``device.close()`` a buffer may be
+    dropped at any time; using it raises ClosedError.
+    """
+
+    __slots__ = ("__weakref__", "_allocation", "device", "label", "nbytes")
+
+    def __init__(self, device: Device, allocation: Allocation, nbytes: int, label: str = "") -> None:
+        self.device = device
+        self.nbytes = nbytes
+        self.label = label
+        self._allocation: Allocation | None = allocation
+
+    @property
+    def allocation(self) -> Allocation:
+        """The memory behind it; raises ClosedError when it was freed."""
+        allocation = self._allocation
+        if allocation is None:
+            raise ClosedError(f"a buffer of {self.device.name} ({size_text(self.nbytes)}) is used after free()")
+        return allocation
+
+    @property
+    def freed(self) -> bool:
+        return self._allocation is None
+
+    def check_range(self, offset: int, nbytes: int, what: str) -> None:
+        """Raise BoundsError unless ``offset .. offset + nbytes`` lies inside."""
+        if offset < 0 or nbytes < 0 or offset + nbytes > self.nbytes:
+            raise BoundsError(
+                f"{self.device.name}: {what}: {nbytes} bytes at offset {offset} leave the buffer of {self.nbytes} bytes"
+            )
+
+    def free(self) -> None:
+        """Give the memory back now; again does nothing."""
+        self._drop()
+        self.device.collect()
+
+    def _drop(self) -> None:
+        allocation, self._allocation = self._allocation, None
+        if allocation is not None:
+            self.device.dropped.append(allocation)
+
+    def __del__(self) -> None:
+        # May run in any thread, even inside a driver call: only hand the allocation over.
+        self._drop()
+
+    def __repr__(self) -> str:
+        state = "freed" if self.freed else size_text(self.nbytes)
+        return f"<Buffer {self.device.name} {state}{f' {self.label}' if self.label else ''}>"

@@ -1,0 +1,90 @@
+"""The devices that this process has open: one per name, opened on first need, closed at exit in reverse order."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+
+from oarlock.config import config
+from oarlock.errors import DeviceTimeoutError
+from oarlock.registry import get_adapter
+from oarlock.registry.choose import check_installed, device_missing, parse_device, stack_missing
+from oarlock.registry.failures import failure_of
+from oarlock.runtime import fork
+from oarlock.runtime.device import Device
+
+__all__ = ["open_device", "open_devices"]
+
+_guard = threading.Lock()
+_opening: dict[str, threading.RLock] = {}
+_open: dict[str, Device] = {}
+
+
+def open_device(name: str) -> Device:
+    """The device ``name``, written ``"adapter"`` or ``"adapter:index"`` (index 0 when it is left out).
+
+    The same object while it is open; a new one after it was closed or lost. Raises DeviceNotFoundError that lists
+    what there is and why the rest is missing, PluginError when the adapter cannot be loaded, ForkedProcessError in a
+    child of a process that has used the adapter, DeviceTimeoutError when another thread hangs opening it.
+    """
+    adapter_name, index = parse_device(name)
+    full = f"{adapter_name}:{index}"
+    device = _open.get(full)
+    if device is not None and device.usable:
+        return device
+    with _guard:
+        lock = _opening.setdefault(full, threading.RLock())
+    if not lock.acquire(timeout=config.watchdog_s if config.watchdog_s > 0 else -1):
+        raise DeviceTimeoutError(f"{full}: another thread has been opening it for more than {config.watchdog_s:g} s")
+    try:
+        device = _open.get(full)
+        if device is None or not device.usable:
+            fork.check_adapter(adapter_name)
+            if device is not None:
+                device.close()
+            device = _new(full, adapter_name, index)
+            _open.pop(full, None)
+            _open[full] = device
+        return device
+    finally:
+        lock.release()
+
+
+def open_devices() -> tuple[Device, ...]:
+    """The devices that are open and usable, in the order in which they were opened."""
+    return tuple(device for device in _open.values() if device.usable)
+
+
+def _new(full: str, adapter_name: str, index: int) -> Device:
+    check_installed(full, adapter_name)
+    adapter = get_adapter(adapter_name)
+    fork.touch(adapter_name)
+    try:
+        infos = adapter.devices()
+    except Exception as error:
+        raise stack_missing(full, adapter_name, failure_of(error)) from error
+    if index >= len(infos):
+        raise device_missing(adapter_name, index, len(infos))
+    return Device(full, adapter_name, index, adapter, infos[index])
+
+
+def _close_all() -> None:
+    for device in reversed(list(_open.values())):
+        try:
+            device.close()
+        except Exception:  # exit is silent: there is nobody left to tell
+            continue
+    _open.clear()
+
+
+def _after_fork() -> None:
+    global _guard
+    _guard = threading.Lock()
+    _opening.clear()
+    _open.clear()
+
+
+atexit.register(_close_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

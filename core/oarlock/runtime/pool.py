@@ -1,0 +1,158 @@
+"""The memory pool of a device: size classes, reuse in stream order, release on demand, accounts for error texts."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from oarlock.config import config
+from oarlock.errors import OutOfMemoryError
+from oarlock.runtime.memory import Allocation, size_text
+
+if TYPE_CHECKING:
+    from oarlock.runtime.device import Device
+    from oarlock.runtime.stream import Stream
+
+__all__ = ["MemoryPool", "size_class"]
+
+_SMALLEST = 256
+_LOOK_BACK = 8
+"""How many idle blocks of a class are looked at for one that needs no waiting."""
+
+
+def size_class(nbytes: int) -> int:
+    """The size that a request is rounded up to: 256 bytes, then four steps per power of two, eight from 1 MiB on."""
+    if nbytes <= _SMALLEST:
+        return _SMALLEST
+    steps = 4 if nbytes < 2**20 else 8
+    step = (1 << ((nbytes - 1).bit_length() - 1)) // steps
+    return -(-nbytes // step) * step
+
+
+class MemoryPool:
+    """The memory of one device. Every method is called with the driver held.
+
+    ``in_use`` and ``idle`` count the bytes of live and cached allocations; ``budget`` limits their sum (None: the
+    device's memory). With ``config.pool`` off nothing is cached: memory goes back as soon as its work has ended.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._classes: defaultdict[int, list[Allocation]] = defaultdict(list)
+        self.live: dict[int, Allocation] = {}
+        self.in_use = 0
+        self.idle = 0
+        self.peak = 0
+        self.budget: int | None = None
+
+    @property
+    def limit(self) -> int:
+        """Bytes that live and cached allocations may take together."""
+        return self._device.info.memory if self.budget is None else self.budget
+
+    def take(self, nbytes: int, stream: Stream, label: str) -> Allocation | None:
+        """Memory for ``nbytes`` > 0 that ``stream`` will use first, as far as is known.
+
+        None: there is none now. The caller waits for all work, calls ``release``, and then ``take_last``.
+        """
+        least = self._least(nbytes)
+        limit = self._device.target.limits.max_allocation
+        if not config.pool:
+            return self._give(self._from_driver(least), nbytes, label)
+        size = min(size_class(least), limit)
+        return self._give(self._reuse(size, stream) or self._from_driver(size), nbytes, label)
+
+    def take_last(self, nbytes: int, label: str) -> Allocation:
+        """The last try, for the exact size; raises OutOfMemoryError."""
+        found = self._give(self._from_driver(self._least(nbytes)), nbytes, label)
+        if found is None:
+            raise self.exhausted(nbytes)
+        return found
+
+    def put(self, allocation: Allocation) -> None:
+        """Take back what a dropped buffer held; work that still uses it goes on."""
+        if self.live.pop(id(allocation), None) is None:
+            return
+        self.in_use -= allocation.capacity
+        if config.poison:
+            self._device.poison(allocation)
+        allocation.end_life()
+        self.idle += allocation.capacity
+        self._classes[allocation.capacity].append(allocation)
+        if not config.pool:
+            self.release()
+
+    def release(self) -> int:
+        """Give idle memory back to the driver where its work has ended; returns the bytes given back."""
+        released = 0
+        for size, blocks in list(self._classes.items()):
+            kept = []
+            for block in blocks:
+                if block.idle:
+                    self._device.driver.free(block.handle)
+                    released += block.capacity
+                else:
+                    kept.append(block)
+            if kept:
+                self._classes[size] = kept
+            else:
+                del self._classes[size]
+        self.idle -= released
+        return released
+
+    def exhausted(self, nbytes: int) -> OutOfMemoryError:
+        """The error for a request of ``nbytes`` that failed twice."""
+        largest = sorted(self.live.values(), key=lambda item: -item.nbytes)[:3]
+        names = ", ".join(f"{item.label or 'unnamed'} {size_text(item.nbytes)}" for item in largest)
+        return OutOfMemoryError(
+            f"{self._device.name}: out of memory: asked {size_text(nbytes)}; in use {size_text(self.in_use)} (pool "
+            f"holds {size_text(self.idle)} idle, released and tried again); limit {size_text(self.limit)}. "
+            f"Largest live: {names or 'nothing'}"
+        )
+
+    def _least(self, nbytes: int) -> int:
+        """``nbytes`` rounded up so that widened copies fit; raises OutOfMemoryError past the largest allocation."""
+        limits = self._device.target.limits
+        unit = max(4, limits.copy_alignment)
+        least = -(-nbytes // unit) * unit
+        if least > limits.max_allocation:
+            raise OutOfMemoryError(
+                f"{self._device.name}: out of memory: asked {size_text(nbytes)}; one allocation holds at most "
+                f"{size_text(limits.max_allocation)}"
+            )
+        return least
+
+    def _give(self, found: Allocation | None, nbytes: int, label: str) -> Allocation | None:
+        if found is not None:
+            found.nbytes = nbytes
+            found.label = label
+            self.live[id(found)] = found
+            self.in_use += found.capacity
+            self.peak = max(self.peak, self.in_use)
+        return found
+
+    def _reuse(self, size: int, stream: Stream) -> Allocation | None:
+        """An idle block of this class that ``stream`` can use without waiting for another stream."""
+        blocks = self._classes.get(size)
+        if not blocks:
+            return None
+        for position in range(len(blocks) - 1, max(-1, len(blocks) - 1 - _LOOK_BACK), -1):
+            waits = blocks[position].inherited
+            if not waits or all(
+                other is stream or stream.seen.get(other.id, 0) >= ticket or other.passed(ticket)
+                for other, ticket in waits.items()
+            ):
+                block = blocks.pop(position)
+                self.idle -= block.capacity
+                return block
+        return None
+
+    def _from_driver(self, size: int) -> Allocation | None:
+        if self.in_use + self.idle + size > self.limit:
+            self.release()
+        if self.budget is not None and self.in_use + self.idle + size > self.budget:
+            return None
+        try:
+            return Allocation(self._device.driver.allocate(size), size)
+        except MemoryError:
+            return None

@@ -1,0 +1,25 @@
+"""What a dropped object leaves behind for the device to give back to its driver at a safe moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from oarlock.hal import Handle
+
+if TYPE_CHECKING:
+    from oarlock.runtime.stream import Stream
+
+__all__ = ["Retired"]
+
+
+@dataclass(frozen=True, slots=True)
+class Retired:
+    """A driver's handle whose owner is gone, with the work that must end before it may be freed."""
+
+    kind: Literal["event", "stream", "program", "plan", "memory"]
+    handle: Handle
+    uses: Mapping[Stream, int] = field(default_factory=dict)
+    counted: bool = True
+    """False for an event of the runtime's own, which no user made."""

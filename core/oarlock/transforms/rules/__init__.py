@@ -1,0 +1,1 @@
+"""Rewrite patterns that several passes may use, by what they are about."""

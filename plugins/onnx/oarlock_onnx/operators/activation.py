@@ -1,0 +1,224 @@
+"""Activation functions, softmax and its relatives."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from oarlock import dtypes
+from oarlock.errors import ModelError
+from oarlock.ir import Value
+from oarlock_onnx.builder import GraphBuilder
+from oarlock_onnx.node import Node
+from oarlock_onnx.operators.common import axis_of, cast, dtype_of, like, reduce, reshape, shape_of, wide
+from oarlock_onnx.operators.common import sigmoid as sigmoid_of
+from oarlock_onnx.registry import operator
+
+__all__ = ["leaky_relu", "relu_of", "softplus"]
+
+_SELU_ALPHA = 1.67326319217681884765625
+_SELU_GAMMA = 1.05070102214813232421875
+
+
+def relu_of(b: GraphBuilder, x: Value) -> Value:
+    """max(x, 0)."""
+    return b("maximum", x, like(b, 0, x))
+
+
+@operator("Relu")
+def relu(b: GraphBuilder, node: Node) -> Value:
+    """max(x, 0)."""
+    return relu_of(b, node.input(0))
+
+
+@operator("Sigmoid")
+def sigmoid(b: GraphBuilder, node: Node) -> Value:
+    """1 / (1 + exp(-x))."""
+    return sigmoid_of(b, node.input(0))
+
+
+def leaky_relu(b: GraphBuilder, x: Value, slope: Value) -> Value:
+    """x, below zero times ``slope``."""
+    return b("select", b("less", x, like(b, 0, x)), b("multiply", x, slope), x)
+
+
+@operator("LeakyRelu")
+def leaky(b: GraphBuilder, node: Node) -> Value:
+    """x, below zero times alpha."""
+    x = node.input(0)
+    return leaky_relu(b, x, like(b, node.float("alpha", 0.01), x))
+
+
+@operator("PRelu")
+def prelu(b: GraphBuilder, node: Node) -> Value:
+    """x, below zero times a tensor; before version 7 a slope per channel."""
+    x, slope = node.input(0), node.input(1)
+    if node.version < 7 and len(shape_of(slope)) == 1 and len(shape_of(x)) > 1:
+        slope = reshape(b, slope, (*shape_of(slope), *(1,) * (len(shape_of(x)) - 2)))
+    return leaky_relu(b, x, slope)
+
+
+@operator("ThresholdedRelu")
+def thresholded_relu(b: GraphBuilder, node: Node) -> Value:
+    """x above alpha, else 0."""
+    x = node.input(0)
+    return b("select", b("greater", x, like(b, node.float("alpha", 1.0), x)), x, b.full(0, x))
+
+
+def elu_of(b: GraphBuilder, x: Value, alpha: float) -> Value:
+    """x, below zero alpha (exp(x) - 1)."""
+    below = b("multiply", like(b, alpha, x), b("expm1", b("minimum", x, like(b, 0, x))))
+    return b("select", b("less", x, like(b, 0, x)), below, x)
+
+
+@operator("Elu")
+def elu(b: GraphBuilder, node: Node) -> Value:
+    """x, below zero alpha (exp(x) - 1)."""
+    return elu_of(b, node.input(0), node.float("alpha", 1.0))
+
+
+@operator("Selu")
+def selu(b: GraphBuilder, node: Node) -> Value:
+    """gamma elu(x); the defaults before version 6 are rounded."""
+    x = node.input(0)
+    alpha = node.float("alpha", _SELU_ALPHA if node.version >= 6 else 1.6732)
+    gamma = node.float("gamma", _SELU_GAMMA if node.version >= 6 else 1.0507)
+    return b("multiply", like(b, gamma, x), elu_of(b, x, alpha))
+
+
+@operator("Celu")
+def celu(b: GraphBuilder, node: Node) -> Value:
+    """max(0, x) + min(0, alpha (exp(x / alpha) - 1))."""
+    x, alpha = node.input(0), node.float("alpha", 1.0)
+    below = b("multiply", like(b, alpha, x), b("expm1", b("divide", x, like(b, alpha, x))))
+    zero = like(b, 0, x)
+    return b("add", b("maximum", x, zero), b("minimum", below, zero))
+
+
+@operator("HardSigmoid")
+def hard_sigmoid(b: GraphBuilder, node: Node) -> Value:
+    """max(0, min(1, alpha x + beta))."""
+    return hard_sigmoid_of(b, node.input(0), node.float("alpha", 0.2), node.float("beta", 0.5))
+
+
+def hard_sigmoid_of(b: GraphBuilder, x: Value, alpha: float, beta: float) -> Value:
+    """max(0, min(1, alpha x + beta))."""
+    line = b("add", b("multiply", like(b, alpha, x), x), like(b, beta, x))
+    return b("maximum", like(b, 0, x), b("minimum", like(b, 1, x), line))
+
+
+@operator("HardSwish")
+def hard_swish(b: GraphBuilder, node: Node) -> Value:
+    """x hard_sigmoid(x) with alpha 1/6, beta 1/2."""
+    x = node.input(0)
+    return b("multiply", x, hard_sigmoid_of(b, x, 1 / 6, 0.5))
+
+
+def softplus(b: GraphBuilder, x: Value) -> Value:
+    """log(1 + exp(x)), without overflow."""
+    small = b("log1p", b("exp", b("negative", b("abs", x))))
+    return b("add", relu_of(b, x), small)
+
+
+@operator("Softplus")
+def softplus_node(b: GraphBuilder, node: Node) -> Value:
+    """log(1 + exp(x))."""
+    return softplus(b, node.input(0))
+
+
+@operator("Softsign")
+def softsign(b: GraphBuilder, node: Node) -> Value:
+    """x / (1 + |x|)."""
+    x = node.input(0)
+    return b("divide", x, b("add", like(b, 1, x), b("abs", x)))
+
+
+@operator("Mish")
+def mish(b: GraphBuilder, node: Node) -> Value:
+    """x tanh(softplus(x))."""
+    x = node.input(0)
+    return b("multiply", x, b("tanh", softplus(b, x)))
+
+
+@operator("Swish")
+def swish(b: GraphBuilder, node: Node) -> Value:
+    """x sigmoid(alpha x)."""
+    x = node.input(0)
+    alpha = node.float("alpha", 1.0)
+    inner = x if alpha == 1.0 else b("multiply", like(b, alpha, x), x)
+    return b("multiply", x, sigmoid_of(b, inner))
+
+
+@operator("Gelu")
+def gelu(b: GraphBuilder, node: Node) -> Value:
+    """x times the normal distribution's cumulative function, exact or by tanh."""
+    x, approximate = node.input(0), node.string("approximate", "none")
+    half, one = like(b, 0.5, x), like(b, 1, x)
+    if approximate == "none":
+        inner = b("erf", b("multiply", x, like(b, 1 / math.sqrt(2), x)))
+    elif approximate == "tanh":
+        cube = b("multiply", b("multiply", x, x), b("multiply", x, like(b, 0.044715, x)))
+        inner = b("tanh", b("multiply", like(b, math.sqrt(2 / math.pi), x), b("add", x, cube)))
+    else:
+        raise ModelError(f"approximate {approximate!r}: it is none or tanh")
+    return b("multiply", b("multiply", half, x), b("add", one, inner))
+
+
+@operator("Shrink")
+def shrink(b: GraphBuilder, node: Node) -> Value:
+    """x + bias below -lambd, x - bias above lambd, else 0."""
+    x = node.input(0)
+    bias, lambd = node.float("bias", 0.0), node.float("lambd", 0.5)
+    kind = dtype_of(x)
+    if kind.is_integer:
+        wider = dtypes.float64 if kind.bits > 16 else dtypes.float32
+        return cast(b, _shrink(b, cast(b, x, wider), bias, lambd), kind)
+    return _shrink(b, x, bias, lambd)
+
+
+def _shrink(b: GraphBuilder, x: Value, bias: float, lambd: float) -> Value:
+    up = b("subtract", x, like(b, bias, x))
+    down = b("add", x, like(b, bias, x))
+    above = b("select", b("greater", x, like(b, lambd, x)), up, b.full(0, x))
+    return b("select", b("less", x, like(b, -lambd, x)), down, above)
+
+
+@operator("Softmax", "LogSoftmax", "Hardmax")
+def softmax(b: GraphBuilder, node: Node) -> Value:
+    """Along one axis; before version 13 along all axes from ``axis`` on."""
+    x = node.input(0)
+    shape = shape_of(x)
+    if node.version >= 13:
+        return _softmax(b, node.op_type, x, axis_of(node.int("axis", -1), max(len(shape), 1)))
+    axis = node.int("axis", 1)
+    axis = axis + len(shape) if axis < 0 else axis
+    if not 0 <= axis <= len(shape):
+        raise ModelError(f"axis {axis} is outside the rank {len(shape)}")
+    flat = reshape(b, x, (math.prod(shape[:axis]), math.prod(shape[axis:])))
+    return reshape(b, _softmax(b, node.op_type, flat, 1), shape)
+
+
+def _softmax(b: GraphBuilder, kind: str, x: Value, axis: int) -> Value:
+    if kind == "Hardmax":
+        return _hardmax(b, x, axis)
+    given = dtype_of(x)
+    x = cast(b, x, wide(given))
+    if not shape_of(x):
+        return cast(b, b.full(1 if kind == "Softmax" else 0, x), given)
+    shifted = b("subtract", x, reduce(b, "max", x, (axis,)))
+    powers = b("exp", shifted)
+    total = reduce(b, "sum", powers, (axis,))
+    result = b("divide", powers, total) if kind == "Softmax" else b("subtract", shifted, b("log", total))
+    return cast(b, result, given)
+
+
+def _hardmax(b: GraphBuilder, x: Value, axis: int) -> Value:
+    shape = shape_of(x)
+    if not shape:
+        return b.full(1, x)
+    first = b("argmax", x, axis=axis, keepdims=True, dtype=dtypes.int32)
+    along = [1] * len(shape)
+    along[axis] = shape[axis]
+    numbers = b.constant(np.arange(shape[axis], dtype=np.int32).reshape(along))
+    return cast(b, b("equal", first, numbers), dtype_of(x))
