@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import weakref
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -49,17 +50,17 @@ def compile_source(language: str, source: str, entries: Sequence[str]) -> bytes:
     """A shared object (c99) or an object file (llvm); raises CompileError with the log and the lines it is about."""
     toolchain(language)
     data = _compile_llvm(source) if language == "llvm" else _compile_c(source)
-    open_library(language, data, entries, source).close()  # shows a missing entry now rather than in load
+    open_library(language, data, entries, source)  # shows a missing entry now rather than in load
     return data
 
 
 class Library:
-    """Loaded kernels by name, each called with (buffers, scalars, begin, end), and how to unload them."""
+    """Loaded kernels by name, each called with (buffers, scalars, begin, end); ``unload`` follows its last reference."""
 
-    def __init__(self, addresses: dict[str, int], close: Callable[[], None]) -> None:
+    def __init__(self, addresses: dict[str, int], unload: Callable[[], None]) -> None:
         prototype = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)
         self.kernels = {name: prototype(address) for name, address in addresses.items()}
-        self.close = close
+        weakref.finalize(self, unload).atexit = False  # at exit a stream's thread may still be inside
 
 
 def open_library(language: str, data: bytes, entries: Sequence[str], source: str = "") -> Library:
@@ -87,7 +88,7 @@ def _open_c(data: bytes, entries: Sequence[str], source: str) -> Library:
         except OSError as error:
             raise _refusal(f"the shared object cannot be loaded: {error}", source) from error
 
-    def close() -> None:
+    def unload() -> None:
         _ctypes.dlclose(library._handle)
 
     addresses: dict[str, int] = {}
@@ -95,9 +96,9 @@ def _open_c(data: bytes, entries: Sequence[str], source: str) -> Library:
         try:
             addresses[entry] = ctypes.cast(library[entry], ctypes.c_void_p).value or 0
         except AttributeError as error:
-            close()
+            unload()
             raise _refusal(f"the source does not define the kernel {entry}", source) from error
-    return Library(addresses, close)
+    return Library(addresses, unload)
 
 
 @functools.cache
@@ -137,11 +138,11 @@ def _open_llvm(data: bytes, entries: Sequence[str], source: str) -> Library:
     except RuntimeError as error:
         raise _refusal(f"the object code cannot be linked: {error}", source) from error
 
-    def close() -> None:
+    def unload() -> None:
         tracker.close()
         jit.close()
 
-    return Library({entry: tracker[entry] for entry in entries}, close)
+    return Library({entry: tracker[entry] for entry in entries}, unload)
 
 
 def _refusal(log: str, source: str) -> CompileError:

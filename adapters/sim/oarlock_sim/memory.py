@@ -57,7 +57,7 @@ class Memory(Streams):
         """What is behind ``handle``; raises DeviceError when it is no live handle of a ``kind`` of this device."""
         with self.state:
             found = self.objects.get(handle) if isinstance(handle, tuple) else None
-        if isinstance(found, kind):
+        if found is not None and isinstance(found, kind):
             return found
         mine = isinstance(handle, tuple) and handle[0] == self.serial and found is None
         why = "was freed" if mine else f"is no handle of {kind.__name__} on {self.info.name}"
@@ -94,15 +94,13 @@ class Memory(Streams):
 
     @entry()
     def free(self, handle: Handle) -> None:
-        thing = self.find(handle, object, "free (twice?)")
+        thing = self.find(handle, object, "free")
         with self.state:
             del self.objects[handle]
         if isinstance(thing, Allocation):
             self.used -= thing.nbytes
             if self._poisons():
                 thing.set(0, thing.nbytes, _POISON)
-        else:
-            thing.close()
 
     @entry()
     def copy_in(self, stream: Handle | None, dst: Handle, dst_offset: int, src: memoryview) -> None:
@@ -180,9 +178,6 @@ class Memory(Streams):
 
     def drop_objects(self) -> None:
         """Free everything that is alive."""
-        for thing in self.objects.values():
-            if not isinstance(thing, Allocation):
-                thing.close()
         self.objects.clear()
         self.used = 0
 

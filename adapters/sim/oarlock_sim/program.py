@@ -26,18 +26,12 @@ class Program:
     library: Library
     signatures: dict[str, KernelSignature]
 
-    def close(self) -> None:
-        self.library.close()
-
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
     """A prepared plan; its steps' buffers are slots."""
 
     steps: tuple[LaunchStep | CopyStep, ...]
-
-    def close(self) -> None:
-        return None  # nothing but the steps
 
 
 class Programs(Memory):
@@ -128,7 +122,7 @@ class Programs(Memory):
     def _run(self, step: LaunchStep) -> None:
         """Run a launch at once: the last blocks first, for no kernel may rely on the order of its blocks."""
         what = f"kernel {step.entry}, when it ran"
-        kernel = self.find(step.program, Program, what).library.kernels[step.entry]
+        library: Library = self.find(step.program, Program, what).library  # stays loaded while this frame holds it
         try:
             allocations = [self.find(handle, Allocation, what) for handle, _, _ in step.buffers]
         except DeviceError as error:
@@ -136,7 +130,7 @@ class Programs(Memory):
         addresses = [memory.address + base for memory, (_, base, _) in zip(allocations, step.buffers, strict=True)]
         pointers = (ctypes.c_void_p * len(addresses))(*addresses)
         for begin, end in reversed(list(pieces(step.grid, _BOXES))):
-            kernel(pointers, step.scalars, (ctypes.c_uint32 * 3)(*begin), (ctypes.c_uint32 * 3)(*end))
+            library.kernels[step.entry](pointers, step.scalars, (ctypes.c_uint32 * 3)(*begin), (ctypes.c_uint32 * 3)(*end))
         for memory in allocations:
             memory.check_guards(step.entry)
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from oarlock.abi import KernelSignature
+from oarlock.codegen.expand import expand
 from oarlock.codegen.fuse import Group, fuse
 from oarlock.codegen.kernel import signature_of
 from oarlock.codegen.legalise import legalise
@@ -38,8 +39,8 @@ def prepare(function: Operation) -> Operation:
 
 
 def lower(function: Operation, target: Target) -> Lowered:
-    """Fuse and lower a prepared function for ``target``."""
-    groups = fuse(function, target)
+    """Fuse and lower a prepared function, which is changed, for ``target``."""
+    groups = fuse(expand(function, target), target)
     calls = [call for group in groups for call in lower_group(group, target)]
     return Lowered(function, tuple(groups), tuple(calls))
 

@@ -12,7 +12,7 @@ r"""Parses the text that printer.py prints, in linear time.
                | "buffer<" dtype "," space "," access ">"
     size       = integer | identifier | ("max" | "min") "(" size "," size ")" | "(" size [operator size] ")"
 
-Comments run from ``//`` to the end of the line. A single block without arguments and operations is written ``{^0:}``,
+Comments run from ``#`` to the end of the line. A single block without arguments and operations is written ``{^0:}``,
 since ``{}`` is a region without blocks. A name is known from its definition to the end of its block, and not inside
 isolated operations.
 """
@@ -43,14 +43,14 @@ __all__ = ["Parser", "dense_from_bytes", "parse_size", "parse_type"]
 
 T = TypeVar("T")
 
-_SPACE = re.compile(r"(?:\s+|//[^\n]*)*")
+_SPACE = re.compile(r"(?:\s+|#[^\n]*)*")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _UNICODE_IDENTIFIER = re.compile(r"[^\W\d]\w*")
 _OPERATION = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)+")
 _QUOTED = r'"([^"\\\n]*(?:\\.[^"\\\n]*)*)"'
 _STRING = re.compile(_QUOTED)
 _VALUE = re.compile(rf"%(?:[0-9]+|([A-Za-z_][A-Za-z0-9_]*)|{_QUOTED})(?:#[0-9]+)?")
-_BLANK = r"(?:\s|//[^\n]*\n)*"
+_BLANK = r"(?:\s|#[^\n]*\n)*"
 _ATTRIBUTES = re.compile(rf"\{{(?={_BLANK}(?:[A-Za-z_][A-Za-z0-9_]*|{_QUOTED}){_BLANK}=)")
 _AT = re.compile(r"at(?=\s*\")")
 _ESCAPE = re.compile(r"\\(u\{([0-9a-f]{1,6})\}|.)")

@@ -142,7 +142,7 @@ class Printer:
         if op.attributes:
             pairs = (f"{_name(name)} = {attribute_text(value)}" for name, value in sorted(op.attributes.items()))
             text += " {" + ", ".join(pairs) + "}"
-        if op.operands_ or op.results:
+        if op.results:
             results = self._type(op.results[0].type) if len(op.results) == 1 else self._type_list(op.results)
             text += f" : {self._type_list(op.operands_)} -> {results}"
         self._lines.append(text)

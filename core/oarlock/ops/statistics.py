@@ -18,6 +18,7 @@ from oarlock.ops.inference import FLOATS, NUMERIC, axis_of, check_dtype, flag_of
 from oarlock.ops.record import Array, ArrayBuilder, Attributes, Infer, Record, tensor
 from oarlock.ops.reduce import infer_reduction, reduction_samples
 from oarlock.ops.sampling import Samples, sample, small, specials, uniform, values
+from oarlock.ops.window import WINDOW
 
 __all__ = ["STATISTICS", "emit_mean", "emit_variance", "repeat"]
 
@@ -189,8 +190,6 @@ def _variance_samples(dtype: DType, rng: np.random.Generator) -> list[Any]:
 
 
 def _running(name: str, summary: str, kind: str) -> Record:
-    from oarlock.ops.window import WINDOW
-
     scan = next(record for record in WINDOW if record.name == "scan")
 
     def with_kind(attributes: Attributes) -> dict[str, Any]:

@@ -1,0 +1,5 @@
+"""Arrays: tensors, recording, and the functions of the array API standard."""
+
+from oarlock.program.tensor import Tensor
+
+__all__ = ["Tensor"]

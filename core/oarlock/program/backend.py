@@ -82,7 +82,7 @@ class RuntimeBackend:
     def put(self, device: DeviceLike, array: npt.NDArray[Any]) -> Data:
         from oarlock import runtime
 
-        return runtime.DeviceArray.from_numpy(device, array)
+        return from_numpy(array, device)
 
     def get(self, data: Data) -> npt.NDArray[Any]:
         return data.numpy()

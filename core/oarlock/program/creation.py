@@ -17,6 +17,7 @@ from oarlock.program.dtype_functions import DEFAULT_FLOAT, as_dtype, convert
 from oarlock.program.elementwise import add, as_scalar, equal, greater_equal, less_equal, multiply, positive
 from oarlock.program.host import put
 from oarlock.program.manipulation import broadcast_shape, broadcast_to, expand_dims, shape_of
+from oarlock.program.searching import where as choose
 from oarlock.program.tape import Recorded, apply, apply_at
 
 if TYPE_CHECKING:
@@ -229,8 +230,6 @@ def linspace(
         raise ShapeError(f"linspace: num is {num}; it must not be negative")
     if isinstance(start, complex) or isinstance(stop, complex):
         raise UnsupportedError("linspace: complex numbers are not there yet")
-    from oarlock.program.searching import where as choose
-
     where = place(device)
     wanted = DEFAULT_FLOAT if dtype is None else as_dtype(dtype)
     wide = wanted if wanted.is_float and wanted.bits >= 32 else dtypes.float32
@@ -256,8 +255,6 @@ def eye(
 
 
 def _triangle(name: str, x: Tensor, k: int, lower: bool) -> Tensor:
-    from oarlock.program.searching import where as choose
-
     shape = x._kind.shape
     if len(shape) < 2:
         raise ShapeError(f"{name}: shape {shape} has fewer than two dimensions")

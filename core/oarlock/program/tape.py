@@ -14,7 +14,7 @@ from oarlock.errors import DeviceError
 from oarlock.ir import Attribute
 from oarlock.program.backend import Data, Place, backend
 from oarlock.program.calls import MEMO_LIMIT, Call, Kind, infer, scalar_call
-from oarlock.program.cut import Segment, period_cuts
+from oarlock.program.cut import History, Segment, period_cuts
 from oarlock.program.plans import Entry, build, counters, first_numbers
 from oarlock.program.sites import Site, call_site, describe
 

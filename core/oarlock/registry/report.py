@@ -16,7 +16,7 @@ __all__ = ["AdapterReport", "DeviceReport", "State", "adapter_report", "adapter_
 
 State = Literal["ready", "no devices", "not available", "broken", "duplicate"]
 """ready: it has devices; no devices: its stack works and finds none; not available: listing devices failed, as where
-the driver is missing; broken: the plugin itself cannot be loaded or is refused; duplicate: two distributions claim it."""
+the driver is missing; broken: the plugin cannot be loaded or is refused; duplicate: two distributions claim it."""
 
 PROBE_TIMEOUT_S = 30.0
 """How long a child process may take to list the devices of one adapter."""

@@ -12,13 +12,14 @@ from oarlock import dtypes
 from oarlock.dtypes import DType
 from oarlock.errors import UnsupportedError
 from oarlock.runtime.opening import open_devices
+from oarlock.runtime.transfer import copy_across
 
 if TYPE_CHECKING:
     from oarlock.runtime.device import Device
     from oarlock.runtime.memory import Buffer
     from oarlock.runtime.stream import Stream
 
-__all__ = ["DeviceArray", "empty", "from_numpy", "storage_of", "to_numpy", "to_storage"]
+__all__ = ["DeviceArray", "empty", "from_numpy", "storage_of", "to_numpy", "to_storage", "transfer"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,6 +49,10 @@ class DeviceArray:
     def nbytes(self) -> int:
         """Bytes on the device."""
         return self.size * self.storage.itemsize
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """The values on the host; see ``to_numpy``."""
+        return to_numpy(self)
 
 
 def storage_of(device: Device, dtype: DType, where: str = "") -> DType:
@@ -94,6 +99,15 @@ def to_numpy(array: DeviceArray, stream: Stream | None = None) -> np.ndarray[Any
     return from_storage(held, array.dtype, storage).reshape(array.shape)
 
 
+def transfer(array: DeviceArray, device: Device) -> DeviceArray:
+    """A copy of ``array`` on any device, of any adapter; waits for the work before it."""
+    if array.device is device or array.storage != storage_of(device, array.dtype):
+        return from_numpy(to_numpy(array), device)
+    result = empty(device, array.dtype, array.shape)
+    copy_across(result.buffer, 0, array.buffer, array.offset_bytes, array.nbytes)
+    return result
+
+
 def to_storage(array: np.ndarray[Any, Any], dtype: DType, storage: DType) -> np.ndarray[Any, Any]:
     """The same values as ``storage``, flat: the same bits where the widths agree, else converted."""
     values = np.ascontiguousarray(array, dtype=dtype.numpy).reshape(-1)
@@ -105,7 +119,8 @@ def to_storage(array: np.ndarray[Any, Any], dtype: DType, storage: DType) -> np.
 def from_storage(held: np.ndarray[Any, Any], dtype: DType, storage: DType) -> np.ndarray[Any, Any]:
     """The inverse of ``to_storage``."""
     if dtype.kind == "bool":
-        return np.not_equal(held.view(np.uint8) if storage.kind == "bool" else held, 0)
+        truth: np.ndarray[Any, Any] = (held.view(np.uint8) if storage.kind == "bool" else held) != 0
+        return truth
     if storage == dtype:
         return held
     return held.view(dtype.numpy) if storage.bits == dtype.bits else held.astype(dtype.numpy)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from oarlock.errors import BoundsError
-from oarlock.runtime.stream import check_stream
+from oarlock.runtime.stream import check_stream, in_callback
 
 if TYPE_CHECKING:
     from oarlock.runtime.device import Device
@@ -94,8 +94,10 @@ def copy(
     device.check_owner(src)
     device.check_owner(dst)
     lane = check_stream(device, stream)
+    if not nbytes:
+        return
     same = dst.allocation is src.allocation
-    if not nbytes or (same and dst_offset == src_offset):
+    if same and dst_offset == src_offset:
         return
     alignment = device.target.limits.copy_alignment
     if dst_offset % alignment or src_offset % alignment or nbytes % alignment:
@@ -120,11 +122,11 @@ def fill(device: Device, buffer: Buffer, offset: int, nbytes: int, byte: int, st
     lane = check_stream(device, stream)
     if not nbytes:
         return
-    if device.filler is not None and _widened(device, offset, nbytes) == (offset, offset + nbytes):
+    if device.can.fill is not None and _widened(device, offset, nbytes) == (offset, offset + nbytes):
         allocation = buffer.allocation
         with device.using("fill", lane):
             _note(lane, allocation)
-            device.filler.fill(lane.handle, allocation.handle, offset, nbytes, byte)
+            device.can.fill.fill(lane.handle, allocation.handle, offset, nbytes, byte)
         return
     pattern = memoryview(bytes([byte]) * min(nbytes, _CHUNK))
     for start in range(0, nbytes, _CHUNK):
@@ -140,8 +142,8 @@ def poison(device: Device, allocation: Allocation) -> None:
         if other is not lane:
             lane.follow(other, ticket)
     _note(lane, allocation)
-    if device.filler is not None:
-        device.filler.fill(lane.handle, allocation.handle, 0, allocation.capacity, POISON)
+    if device.can.fill is not None:
+        device.can.fill.fill(lane.handle, allocation.handle, 0, allocation.capacity, POISON)
         return
     pattern = memoryview(bytes([POISON]) * min(allocation.capacity, _CHUNK))
     for start in range(0, allocation.capacity, _CHUNK):
@@ -178,6 +180,7 @@ def _note(lane: Stream, *allocations: Allocation) -> None:
 
 
 def _submit_in(device: Device, lane: Stream, dst: Allocation, offset: int, data: memoryview) -> None:
+    _let_callbacks_run(lane)
     with device.using("copy_in", lane):
         _note(lane, dst)
         device.driver.copy_in(lane.handle, dst.handle, offset, data)
@@ -185,11 +188,18 @@ def _submit_in(device: Device, lane: Stream, dst: Allocation, offset: int, data:
 
 
 def _submit_out(device: Device, lane: Stream, data: memoryview, src: Allocation, offset: int) -> None:
+    _let_callbacks_run(lane)
     with device.using("copy_out", lane):
         _note(lane, src)
         device.driver.copy_out(lane.handle, data, src.handle, offset)
         device.counts.bytes_out += len(data)
         lane.defer(data.__len__)  # keeps the memory until the copy is known to have ended
+
+
+def _let_callbacks_run(lane: Stream) -> None:
+    """A copy may block in the driver behind a host callback that itself wants the driver: let those end first."""
+    if lane.device.host_calls and not in_callback():
+        lane.settle()
 
 
 def _submit_copy(

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from oarlock.abi import Executable, KernelSignature
 from oarlock.errors import (
@@ -16,17 +15,17 @@ from oarlock.errors import (
     ClosedError,
     DeviceError,
     DeviceLostError,
-    DeviceTimeoutError,
     OarlockError,
     UnsupportedError,
 )
-from oarlock.hal import Adapter, Addressable, Binding, DeviceInfo, Driver, ElapsedTime, Fill, Handle, Streams
-from oarlock.runtime import copies
+from oarlock.hal import Adapter, CopyStep, DeviceInfo, Driver, LaunchStep
+from oarlock.runtime import copies, launches
+from oarlock.runtime.abilities import abilities_of
 from oarlock.runtime.cache import cached_compile
+from oarlock.runtime.lifetimes import Dropped
 from oarlock.runtime.memory import Allocation, Buffer, split_offset
 from oarlock.runtime.pool import MemoryPool
-from oarlock.runtime.program import Program
-from oarlock.runtime.retired import Retired
+from oarlock.runtime.program import PreparedPlan, Program, prepare
 from oarlock.runtime.stream import Stream, check_stream, current_stream
 from oarlock.runtime.watchdog import Gate
 
@@ -37,12 +36,15 @@ __all__ = ["Counts", "Device", "Stats"]
 
 NULL_BYTES = 256
 """Size of the buffer that stands for an empty operand."""
+_CLOSE_S = 10.0
+_CLOSE_LOST_S = 0.2
 
 
 @dataclass(slots=True)
 class Counts:
     """Running counts of one device."""
 
+    adopted: int = 0
     programs: int = 0
     streams: int = 0
     events: int = 0
@@ -54,7 +56,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """What a device holds now (handles by kind, bytes), and what it has done since it was opened."""
+    """What a device holds now (live handles by kind, bytes), and what it has done since it was opened."""
 
     buffers: int
     programs: int
@@ -70,7 +72,7 @@ class Stats:
 
 
 class _Using:
-    """Holds the driver for one submission or query on a stream, and explains what goes wrong in it."""
+    """Holds the driver for one call, and explains what goes wrong in it."""
 
     __slots__ = ("_gate", "_what")
 
@@ -88,7 +90,7 @@ class _Using:
             if isinstance(error, Exception):
                 explained = self._gate.explain(self._what, error)
                 if explained is not error:
-                    raise explained from (explained.__cause__ or error)
+                    raise explained from error
             elif error is None:
                 self._gate.check()
         finally:
@@ -99,7 +101,8 @@ class Device:
     """One open device, written ``name:index``. ``open_device`` makes it; there is one per name and process.
 
     Safe from several threads. Methods with a ``stream`` take the current stream of the context for None. Sizes and
-    offsets are bytes.
+    offsets are bytes. Every method raises ClosedError after ``close``, DeviceLostError once the device is lost, and
+    ForkedProcessError in a forked child.
     """
 
     def __init__(self, name: str, adapter_name: str, index: int, adapter: Adapter, info: DeviceInfo) -> None:
@@ -111,23 +114,21 @@ class Device:
         self.target = info.target
         self.gate = Gate(name)
         self.driver: Driver = self.gate.call("open", adapter.open, index)
-        has = info.capabilities
-        self.streams = cast("Streams", self.driver) if "streams" in has else None
-        self.filler = cast("Fill", self.driver) if "fill" in has else None
-        self.elapsed_time = cast("ElapsedTime", self.driver) if "elapsed_time" in has else None
-        self.addressable = cast("Addressable", self.driver) if "address" in has else None
+        self.can = self.gate.call("open", abilities_of, self.driver, info.capabilities)
+        self.unit = max(4, info.target.limits.copy_alignment)
+        """Allocations are a multiple of this."""
         self.default_stream = Stream(self, None)
         self.counts = Counts()
         self.pool = MemoryPool(self)
+        self.dropped = Dropped(self)
         self.edges = threading.RLock()
-        self.dropped: deque[Allocation | Retired] = deque()
-        self._retired: list[Retired] = []
-        self._adopted: list[Allocation] = []
-        self._orphan: OarlockError | None = None
+        """Held while bytes around an unaligned copy are read and written back."""
+        self.host_calls = 0
+        """Host callbacks that have not returned."""
         self._empty: list[Allocation] = []
         self._lanes: weakref.WeakSet[Stream] = weakref.WeakSet((self.default_stream,))
 
-    # --- memory ---
+    # --- memory -------------------------------------------------------------------------------------------------------
 
     def allocate(self, nbytes: int, *, label: str = "", stream: Stream | None = None) -> Buffer:
         """A buffer of ``nbytes``; content undefined. ``label`` names it in out-of-memory errors.
@@ -140,7 +141,8 @@ class Device:
         lane = check_stream(self, stream)
         self.collect()
         if nbytes == 0:
-            return Buffer(self, self.null(0), 0, label)
+            self.gate.check()
+            return Buffer(self, None, 0, label)
         with self.using("allocate"):
             allocation = self.pool.take(nbytes, lane, label)
         if allocation is None:
@@ -151,6 +153,25 @@ class Device:
                 allocation = self.pool.take_last(nbytes, label)
         return Buffer(self, allocation, nbytes, label)
 
+    def adopt(self, address: int, nbytes: int, owner: object, *, label: str = "") -> Buffer:
+        """A buffer on foreign memory at ``address``; ``owner`` is kept alive with it. Capability ``address``."""
+        if self.can.address is None:
+            raise UnsupportedError(f"{self.name} cannot use foreign memory; copy it in")
+        self.collect()
+        if nbytes == 0:
+            return Buffer(self, None, 0, label)
+        handle = self.gate.call("adopt", self.can.address.adopt, address, nbytes, owner)
+        self.counts.adopted += 1
+        return Buffer(self, Allocation(handle, nbytes, "foreign"), nbytes, label)
+
+    def allocate_pinned(self, nbytes: int) -> memoryview:
+        """Writable page-locked host memory. Capability ``pinned``."""
+        if self.can.pinned is None:
+            raise UnsupportedError(f"{self.name} has no page-locked host memory; use ordinary memory")
+        if nbytes <= 0:
+            raise BoundsError(f"{self.name}: cannot allocate {nbytes} bytes of page-locked memory")
+        return self.gate.call("allocate_pinned", self.can.pinned.allocate_pinned, nbytes)
+
     def copy_in(self, buffer: Buffer, offset: int, source: HostData, stream: Stream | None = None) -> None:
         """Copy host bytes to ``buffer`` at ``offset``, in stream order; ``source`` may be reused on return.
 
@@ -159,7 +180,10 @@ class Device:
         copies.copy_in(self, buffer, offset, source, stream)
 
     def copy_out(self, destination: HostData, buffer: Buffer, offset: int, stream: Stream | None = None) -> None:
-        """Copy bytes from ``offset`` of ``buffer`` to the host, in stream order; readable after synchronising."""
+        """Copy bytes from ``offset`` of ``buffer`` to the host, in stream order; readable after synchronising.
+
+        ``destination`` is writable and contiguous; its size says how much is copied.
+        """
         copies.copy_out(self, destination, buffer, offset, stream)
 
     def copy(
@@ -176,8 +200,16 @@ class Device:
         """(base of the binding in bytes, element offset for the scalar block) of an operand; see ``split_offset``."""
         return split_offset(byte_offset, itemsize, self.target.limits)
 
+    def memory_info(self) -> tuple[int, int]:
+        """(free, total) bytes: as the driver says, else as far as this process knows. Idle pool memory counts as free."""
+        pool = self.pool
+        if self.can.memory_info is None:
+            return max(0, pool.limit - pool.in_use), pool.limit
+        free, total = self.gate.call("memory_info", self.can.memory_info.memory_info)
+        return min(free + pool.idle, total), total
+
     def trim(self) -> int:
-        """Give idle memory back to the driver; returns the bytes given back."""
+        """Wait for all work and give idle memory back to the driver; returns the bytes given back."""
         self._settle_all()
         self.collect()
         with self.using("free"):
@@ -188,18 +220,14 @@ class Device:
         with self.using("allocate"):
             self.pool.budget = nbytes
 
-    # --- programs ---
+    # --- programs -----------------------------------------------------------------------------------------------------
 
     def compile(self, source: str, signatures: Sequence[KernelSignature]) -> Executable:
         """Compile kernels for this device, or take them from the cache. Raises CompileError with the log."""
-        self.gate.check()
-        try:
-            return cached_compile(self, source, signatures)
-        except Exception as error:
-            raise self.gate.explain("compile", error) from error.__cause__
+        return cached_compile(self, source, signatures)
 
     def load(self, executable: Executable) -> Program:
-        """Load compiled kernels."""
+        """Load compiled kernels. Raises CompileError with the log where the driver refuses them."""
         self.collect()
         with self.using("load"):
             handle = self.driver.load(executable.payload, executable.signatures)
@@ -222,27 +250,37 @@ class Device:
         ``split_offset``). An empty grid does nothing. A failure that shows later comes from the next wait.
         """
         signature = program.signatures.get(entry)
-        if signature is None:
-            raise DeviceError(f"{self.name}: no kernel {entry}; the program has {', '.join(program.signatures)}")
-        if not self._fits(signature, grid, len(buffers), len(scalars)):
+        if signature is None or program.device is not self:
+            raise self._no_kernel(program, entry)
+        if not launches.fits(self, signature, grid, len(buffers), len(scalars)):
+            self.gate.check()
             return
         lane = current_stream(self) if stream is None else check_stream(self, stream)
         gate = self.gate
         gate.enter(entry)
         try:
             lane.ticket = ticket = lane.ticket + 1
-            bindings = self._bind(signature, buffers, lane, ticket)
+            bindings = launches.bind(self, signature, buffers, lane, ticket)
             program.uses[lane] = ticket
             self.driver.launch(lane.handle, program.handle, entry, grid, signature.block, bindings, scalars)
             self.counts.launches += 1
         except Exception as error:
-            raise gate.explain(f"launch of {entry}", error) from error.__cause__
+            explained = gate.explain(f"launch of {entry}", error)
+            raise explained from (error if explained is not error else error.__cause__)
         finally:
             gate.leave()
         if gate.refusal is not None:
             raise gate.refusal()
 
-    # --- order ---
+    def prepare(self, steps: Sequence[LaunchStep | CopyStep]) -> PreparedPlan:
+        """Give the driver a whole plan to replay; ``program`` of its launches is a Program. Capability ``plans``.
+
+        Grids must not be empty, and bases and extents as ``launch`` would make them.
+        """
+        self.collect()
+        return prepare(self, steps)
+
+    # --- order --------------------------------------------------------------------------------------------------------
 
     @property
     def current_stream(self) -> Stream:
@@ -251,40 +289,47 @@ class Device:
 
     def create_stream(self) -> Stream:
         """A new stream; raises UnsupportedError where the device has the default stream alone."""
-        if self.streams is None:
+        if self.can.streams is None:
             raise UnsupportedError(f"{self.name} has no streams to create; its work runs in order on the default one")
         self.collect()
-        handle = self.gate.call("create_stream", self.streams.create_stream)
-        self.counts.streams += 1
-        lane = Stream(self, handle)
-        self._lanes.add(lane)
+        with self.using("create_stream"):
+            lane = Stream(self, self.can.streams.create_stream())
+            self.counts.streams += 1
+            self._lanes.add(lane)
         return lane
 
     def synchronize(self, stream: Stream | None = None) -> None:
-        """Wait for ``stream``, or for all streams of the device for None; raises the first failure since the last wait.
+        """Wait for ``stream``, or all streams of the device for None; raises the first failure since the last wait.
 
         Raises DeviceTimeoutError past the watchdog's deadline, and DeviceLostError.
         """
         if stream is not None:
             check_stream(self, stream).synchronize()
             return
-        self._settle_all()
-        self.collect()
-        failure, self._orphan = self._orphan, None
-        for lane in self._live_lanes():
-            failure = failure or lane.failure
-            lane.failure = None
-        if failure is not None:
-            raise failure
+        lanes = [self.default_stream]
+        try:
+            lanes = self._settle_all()
+            self.collect()
+        finally:
+            failure, self.dropped.orphan = self.dropped.orphan, None
+            for lane in lanes:
+                failure, lane.failure = failure or lane.failure, None
+            if failure is not None:
+                raise failure
 
-    # --- life ---
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def usable(self) -> bool:
+        """False once it is closed, lost, or seen from a forked child."""
+        return self.gate.refusal is None
 
     def stats(self) -> Stats:
         """Live handles by kind, bytes, and running counts. Dropped objects are given back first."""
         self.collect()
         counts, pool = self.counts, self.pool
         return Stats(
-            buffers=len(pool.live) + len(self._adopted),
+            buffers=len(pool.live) + counts.adopted,
             programs=counts.programs,
             streams=counts.streams,
             events=counts.events,
@@ -297,11 +342,6 @@ class Device:
             bytes_out=counts.bytes_out,
         )
 
-    @property
-    def usable(self) -> bool:
-        """False once it is closed, lost, or seen from a forked child."""
-        return self.gate.refusal is None
-
     def close(self) -> None:
         """Close it; live buffers, programs, streams and events die with it. Again does nothing.
 
@@ -311,12 +351,13 @@ class Device:
         if gate.closed or gate.is_forked:
             return
         lost = gate.refusal is not None
-        if not gate.try_enter(0.2 if lost else 10.0):
+        if not gate.try_enter(_CLOSE_LOST_S if lost else _CLOSE_S):
             gate.close()
             return
         try:
             if not gate.closed:
                 gate.close()
+                self.dropped.clear()
                 self._close_driver(lost)
         finally:
             gate.leave()
@@ -330,7 +371,7 @@ class Device:
     def __repr__(self) -> str:
         return f"<Device {self.name} {self.info.name}>"
 
-    # --- for the runtime ---
+    # --- for the runtime ----------------------------------------------------------------------------------------------
 
     def using(self, what: str, lane: Stream | None = None) -> _Using:
         """``with device.using("copy_in", stream):`` holds the driver for one call."""
@@ -345,150 +386,44 @@ class Device:
 
     def collect(self) -> None:
         """Give back to pool and driver what was dropped since the last call. Nothing happens on a dead device."""
-        if not self.dropped and not self._retired and not self._adopted:
-            return
-        if self.gate.refusal is not None:
-            self.dropped.clear()
-            self._retired.clear()
-            return
-        with self.using("free"):
-            while self.dropped:
-                item = self.dropped.popleft()
-                if isinstance(item, Retired):
-                    self._retired.append(item)
-                elif item.owner == "pool":
-                    self.pool.put(item)
-                elif item.owner == "foreign":
-                    self._retired.append(Retired("memory", item.handle, item.uses()))
-            self._retired = [item for item in self._retired if not self._end(item)]
+        self.dropped.collect()
 
     def null(self, position: int) -> Allocation:
-        """The allocation that an empty operand binds. ``exclusive_binding`` needs one per position of a launch."""
+        """The allocation that an empty operand binds, all zero. ``exclusive_binding`` needs one per position."""
         wanted = position if self.target.limits.exclusive_binding else 0
         while len(self._empty) <= wanted:
-            with self.using("allocate", self.default_stream):
-                allocation = Allocation(self.driver.allocate(NULL_BYTES), NULL_BYTES, "device")
-                self.driver.copy_in(None, allocation.handle, 0, memoryview(bytes(NULL_BYTES)))
+            capacity = -(-NULL_BYTES // self.unit) * self.unit
+            with self.using("allocate"):
+                allocation = Allocation(self.driver.allocate(capacity), capacity, "device")
                 allocation.use(self.default_stream)
                 self.default_stream.ticket += 1
+                self.driver.copy_in(None, allocation.handle, 0, memoryview(bytes(capacity)))
                 self._empty.append(allocation)
         return self._empty[wanted]
-
-    def poison(self, allocation: Allocation) -> None:
-        """Overwrite freed memory. The driver is held."""
-        copies.poison(self, allocation)
 
     def failed(self, failure: OarlockError) -> None:
         """A command failed: with failure scope "device" that loses the device."""
         if self.info.failure_scope == "device" and self.gate.refusal is None:
             self.gate.lose(DeviceLostError(f'{failure}; the device is lost: open_device("{self.name}") opens it again'))
 
-    def _fits(self, signature: KernelSignature, grid: tuple[int, int, int], buffers: int, scalars: int) -> bool:
-        """Check a launch against signature and limits; False for an empty grid."""
-        limits = self.target.limits
-        largest = limits.max_grid
-        x, y, z = grid
-        if x > largest[0] or y > largest[1] or z > largest[2] or x < 0 or y < 0 or z < 0:
-            raise BoundsError(f"{self.name}: kernel {signature.name}: grid {tuple(grid)} outside 0 .. {largest}")
-        block = signature.block
-        if block != (1, 1, 1) and (
-            any(size > most for size, most in zip(block, limits.max_block, strict=True))
-            or block[0] * block[1] * block[2] > limits.max_threads
-        ):
-            raise BoundsError(
-                f"{self.name}: kernel {signature.name}: block {block} passes {limits.max_block}, "
-                f"{limits.max_threads} threads in all"
-            )
-        if scalars != signature.scalar_bytes:
-            raise BoundsError(
-                f"{self.name}: kernel {signature.name}: {scalars} scalar bytes given, it takes {signature.scalar_bytes}"
-            )
-        if buffers != len(signature.buffers) or buffers > limits.max_buffers:
-            raise BoundsError(
-                f"{self.name}: kernel {signature.name}: {buffers} buffers given, it has {len(signature.buffers)}, "
-                f"the device allows {limits.max_buffers}"
-            )
-        return x > 0 and y > 0 and z > 0
+    def _no_kernel(self, program: Program, entry: str) -> DeviceError:
+        if program.device is not self:
+            return DeviceError(f"a program of {program.device.name} is launched on {self.name}; load it there")
+        return DeviceError(f"{self.name}: no kernel {entry}; the program has {', '.join(program.signatures)}")
 
-    def _bind(
-        self, signature: KernelSignature, buffers: Sequence[tuple[Buffer, int]], lane: Stream, ticket: int
-    ) -> list[Binding]:
-        """Bindings of a launch, with the use of each allocation noted. The driver is held."""
-        limits = self.target.limits
-        alignment = limits.binding_alignment
-        bindings: list[Binding] = []
-        for position, (buffer, offset) in enumerate(buffers):
-            nbytes = buffer.nbytes
-            if offset < 0 or offset > nbytes or buffer.device is not self:
-                self.check_owner(buffer)
-                buffer.check_range(offset, 0, f"binding {position} of kernel {signature.name}")
-            allocation = buffer.allocation if nbytes else self.null(position)
-            if allocation.stream is not lane:
-                allocation.change(lane)
-            allocation.ticket = ticket
-            base = offset - offset % alignment if alignment else 0
-            extent = allocation.capacity - base
-            if extent > limits.max_binding:
-                raise BoundsError(
-                    f"{self.name}: kernel {signature.name}: binding {position} spans {extent} bytes, "
-                    f"the device allows {limits.max_binding}; use smaller buffers"
-                )
-            bindings.append((allocation.handle, base, extent))
-        if limits.exclusive_binding:
-            self._check_exclusive(signature, buffers)
-        return bindings
-
-    def _check_exclusive(self, signature: KernelSignature, buffers: Sequence[tuple[Buffer, int]]) -> None:
-        places: dict[int, int] = {}
-        for position, (buffer, _) in enumerate(buffers):
-            if buffer.nbytes and places.setdefault(id(buffer.allocation), position) != position:
-                raise UnsupportedError(
-                    f"{self.name}: kernel {signature.name}: bindings {places[id(buffer.allocation)]} and {position} are "
-                    f"one allocation, which the device does not allow; copy one of them"
-                )
-
-    def _live_lanes(self) -> list[Stream]:
+    def _settle_all(self) -> list[Stream]:
+        """Wait for every stream; returns them, with their failures still kept."""
         with self.using("synchronize"):
-            return sorted(self._lanes, key=lambda lane: lane.id)
-
-    def _settle_all(self) -> None:
-        for lane in self._live_lanes():
+            lanes = sorted(self._lanes, key=lambda lane: lane.id)
+        for lane in lanes:
             lane.settle()
-
-    def _end(self, item: Retired) -> bool:
-        """Destroy a retired handle if its work has ended. The driver is held."""
-        counts = self.counts
-        if not all(lane.passed(ticket) for lane, ticket in item.uses.items()):
-            return False
-        if item.kind == "event" and self.streams is not None:
-            self.streams.destroy_event(item.handle)
-            counts.events -= item.counted
-        elif item.kind == "stream" and self.streams is not None:
-            if not self._ended(item.handle):
-                return False
-            self.streams.destroy_stream(item.handle)
-            counts.streams -= 1
-        else:
-            self.driver.free(item.handle)
-            counts.programs -= item.kind == "program"
-            counts.plans -= item.kind == "plan"
-        return True
-
-    def _ended(self, stream: Handle) -> bool:
-        """Whether a stream whose owner is gone has ended; its failure is kept for the next wait on the device."""
-        try:
-            self.driver.synchronize(stream, 0.0)
-        except DeviceTimeoutError:
-            return False
-        except OarlockError as error:
-            self._orphan = self._orphan or error
-        return True
+        return lanes
 
     def _close_driver(self, lost: bool) -> None:
         """Close the driver, which this thread holds; errors count only on a device that was in order."""
-        self.dropped.clear()
-        self._retired.clear()
         try:
+            if lost and self.can.reset is not None:
+                self.can.reset.reset()
             self.driver.close()
         except Exception as error:
             if not lost:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from oarlock.errors import BoundsError, ClosedError
+from oarlock.errors import BoundsError, ClosedError, UnsupportedError
 from oarlock.hal import Handle
 from oarlock.target import Limits
 
@@ -114,25 +114,32 @@ class Buffer:
     dropped at any time; using it raises ClosedError.
     """
 
-    __slots__ = ("__weakref__", "_allocation", "device", "label", "nbytes")
+    __slots__ = ("__weakref__", "_allocation", "device", "freed", "label", "nbytes")
 
-    def __init__(self, device: Device, allocation: Allocation, nbytes: int, label: str = "") -> None:
+    def __init__(self, device: Device, allocation: Allocation | None, nbytes: int, label: str = "") -> None:
         self.device = device
         self.nbytes = nbytes
         self.label = label
-        self._allocation: Allocation | None = allocation
+        self.freed = False
+        self._allocation = allocation
 
     @property
     def allocation(self) -> Allocation:
-        """The memory behind it; raises ClosedError when it was freed."""
+        """The memory behind it: the device's null buffer for 0 bytes. Raises ClosedError when it was freed."""
         allocation = self._allocation
         if allocation is None:
-            raise ClosedError(f"a buffer of {self.device.name} ({size_text(self.nbytes)}) is used after free()")
+            if self.freed:
+                raise ClosedError(f"a buffer of {self.device.name} ({size_text(self.nbytes)}) is used after free()")
+            return self.device.null(0)
         return allocation
 
     @property
-    def freed(self) -> bool:
-        return self._allocation is None
+    def address(self) -> int:
+        """The address of its first byte. Capability ``address``. Keep the buffer while the address is used."""
+        can = self.device.can.address
+        if can is None:
+            raise UnsupportedError(f"memory of {self.device.name} has no address that others can use; copy it out")
+        return self.device.gate.call("address", can.address, self.allocation.handle)
 
     def check_range(self, offset: int, nbytes: int, what: str) -> None:
         """Raise BoundsError unless ``offset .. offset + nbytes`` lies inside."""
@@ -143,13 +150,14 @@ class Buffer:
 
     def free(self) -> None:
         """Give the memory back now; again does nothing."""
+        self.freed = True
         self._drop()
         self.device.collect()
 
     def _drop(self) -> None:
         allocation, self._allocation = self._allocation, None
         if allocation is not None:
-            self.device.dropped.append(allocation)
+            self.device.dropped.items.append(allocation)
 
     def __del__(self) -> None:
         # May run in any thread, even inside a driver call: only hand the allocation over.

@@ -8,13 +8,13 @@ import threading
 
 from oarlock.config import config
 from oarlock.errors import DeviceTimeoutError
-from oarlock.registry import get_adapter
+from oarlock.registry import adapter_reports, get_adapter
 from oarlock.registry.choose import check_installed, device_missing, parse_device, stack_missing
 from oarlock.registry.failures import failure_of
 from oarlock.runtime import fork
 from oarlock.runtime.device import Device
 
-__all__ = ["open_device", "open_devices"]
+__all__ = ["device_names", "open_device", "open_devices"]
 
 _guard = threading.Lock()
 _opening: dict[str, threading.RLock] = {}
@@ -54,6 +54,11 @@ def open_device(name: str) -> Device:
 def open_devices() -> tuple[Device, ...]:
     """The devices that are open and usable, in the order in which they were opened."""
     return tuple(device for device in _open.values() if device.usable)
+
+
+def device_names() -> tuple[str, ...]:
+    """The devices that can be opened, of every adapter that works; asked in child processes, once per process."""
+    return tuple(device.id for report in adapter_reports() for device in report.devices)
 
 
 def _new(full: str, adapter_name: str, index: int) -> Device:

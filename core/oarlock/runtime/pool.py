@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from oarlock.config import config
 from oarlock.errors import OutOfMemoryError
+from oarlock.runtime.copies import poison
 from oarlock.runtime.memory import Allocation, size_text
 
 if TYPE_CHECKING:
@@ -56,10 +57,12 @@ class MemoryPool:
         None: there is none now. The caller waits for all work, calls ``release``, and then ``take_last``.
         """
         least = self._least(nbytes)
-        limit = self._device.target.limits.max_allocation
         if not config.pool:
             return self._give(self._from_driver(least), nbytes, label)
-        size = min(size_class(least), limit)
+        size = size_class(least)
+        size += -size % self._device.unit
+        if size > self._device.target.limits.max_allocation:
+            size = least
         return self._give(self._reuse(size, stream) or self._from_driver(size), nbytes, label)
 
     def take_last(self, nbytes: int, label: str) -> Allocation:
@@ -75,7 +78,7 @@ class MemoryPool:
             return
         self.in_use -= allocation.capacity
         if config.poison:
-            self._device.poison(allocation)
+            poison(self._device, allocation)
         allocation.end_life()
         self.idle += allocation.capacity
         self._classes[allocation.capacity].append(allocation)
@@ -113,8 +116,7 @@ class MemoryPool:
     def _least(self, nbytes: int) -> int:
         """``nbytes`` rounded up so that widened copies fit; raises OutOfMemoryError past the largest allocation."""
         limits = self._device.target.limits
-        unit = max(4, limits.copy_alignment)
-        least = -(-nbytes // unit) * unit
+        least = nbytes + -nbytes % self._device.unit
         if least > limits.max_allocation:
             raise OutOfMemoryError(
                 f"{self._device.name}: out of memory: asked {size_text(nbytes)}; one allocation holds at most "

@@ -1,19 +1,22 @@
-"""A program loaded on a device: its kernels by name, alive as long as work uses them."""
+"""Programs and prepared plans on a device, alive as long as work uses them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from oarlock.abi import Executable, KernelSignature
-from oarlock.hal import Handle
+from oarlock.errors import BoundsError, UnsupportedError
+from oarlock.hal import CopyStep, Handle, LaunchStep
+from oarlock.runtime.memory import Buffer
 from oarlock.runtime.retired import Retired
+from oarlock.runtime.stream import Stream, check_stream
 
 if TYPE_CHECKING:
     from oarlock.runtime.device import Device
-    from oarlock.runtime.stream import Stream
 
-__all__ = ["Plan", "Program"]
+__all__ = ["PreparedPlan", "Program", "prepare"]
 
 
 class _Loaded:
@@ -38,20 +41,69 @@ class Program(_Loaded):
         self.signatures: dict[str, KernelSignature] = {item.name: item for item in executable.signatures}
 
     def __del__(self) -> None:
-        self.device.dropped.append(Retired("program", self.handle, self.uses))
+        self.device.dropped.items.append(Retired("program", self.handle, self.uses))
 
     def __repr__(self) -> str:
         return f"<Program {self.device.name} {', '.join(self.signatures)}>"
 
 
-class Plan(_Loaded):
+class PreparedPlan(_Loaded):
     """A whole plan that the driver keeps and replays by one call. Made by ``Device.prepare``."""
 
-    __slots__ = ("programs",)
+    __slots__ = ("programs", "slots")
 
-    def __init__(self, device: Device, handle: Handle, programs: Sequence[Program]) -> None:
+    def __init__(self, device: Device, handle: Handle, programs: Sequence[Program], slots: int) -> None:
         super().__init__(device, handle)
         self.programs = tuple(programs)
+        self.slots = slots
+
+    def replay(
+        self,
+        buffers: Sequence[Buffer],
+        scalars: Sequence[tuple[int, int, bytes]] = (),
+        stream: Stream | None = None,
+    ) -> None:
+        """Run the plan on ``buffers``, one a slot; each (step, offset, bytes) replaces bytes of a scalar block."""
+        device = self.device
+        lane = check_stream(device, stream)
+        if len(buffers) != self.slots:
+            raise BoundsError(f"{device.name}: a plan of {self.slots} slots is replayed on {len(buffers)} buffers")
+        for buffer in buffers:
+            device.check_owner(buffer)
+        plans = device.can.plans
+        assert plans is not None  # or this object would not exist
+        with device.using("replay", lane):
+            allocations = [buffer.allocation for buffer in buffers]
+            for allocation in allocations:
+                allocation.use(lane)
+            lane.ticket += 1
+            self.uses[lane] = lane.ticket
+            for program in self.programs:
+                program.uses[lane] = lane.ticket
+            plans.replay(lane.handle, self.handle, [allocation.handle for allocation in allocations], scalars)
 
     def __del__(self) -> None:
-        self.device.dropped.append(Retired("plan", self.handle, self.uses))
+        self.device.dropped.items.append(Retired("plan", self.handle, self.uses))
+
+
+def prepare(device: Device, steps: Sequence[LaunchStep | CopyStep]) -> PreparedPlan:
+    """See ``Device.prepare``."""
+    plans = device.can.plans
+    if plans is None:
+        raise UnsupportedError(f"{device.name} takes no whole plans; submit its steps one by one")
+    programs: list[Program] = []
+    given: list[LaunchStep | CopyStep] = []
+    slots = 0
+    for step in steps:
+        if isinstance(step, LaunchStep):
+            program: Program = step.program
+            programs.append(program)
+            slots = max([slots, *(slot + 1 for slot, _, _ in step.buffers)])
+            given.append(replace(step, program=program.handle))
+        else:
+            slots = max(slots, step.dst + 1, step.src + 1)
+            given.append(step)
+    with device.using("prepare"):
+        handle = plans.prepare(given)
+        device.counts.plans += 1
+    return PreparedPlan(device, handle, list(dict.fromkeys(programs)), slots)

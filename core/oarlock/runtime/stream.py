@@ -8,6 +8,7 @@ a wait that is already implied is not made again.
 from __future__ import annotations
 
 import itertools
+import threading
 import time
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -22,7 +23,7 @@ from oarlock.runtime.retired import Retired
 if TYPE_CHECKING:
     from oarlock.runtime.device import Device
 
-__all__ = ["Event", "Stream", "current_stream"]
+__all__ = ["Event", "Stream", "check_stream", "current_stream", "in_callback"]
 
 _SLICE_S = 0.005
 """Longest stay inside ``driver.synchronize`` before other threads get a turn at the driver."""
@@ -39,6 +40,18 @@ class _Scope:
 
 
 _scope: ContextVar[_Scope | None] = ContextVar("oarlock_stream", default=None)
+
+
+class _Callback(threading.local):
+    running = False
+
+
+_callback = _Callback()
+
+
+def in_callback() -> bool:
+    """Whether this thread runs a host callback of a stream."""
+    return _callback.running
 
 
 def current_stream(device: Device) -> Stream:
@@ -85,7 +98,7 @@ class Stream:
         device = self.device
         device.collect()
         with device.using("record", self):
-            handle = device.streams.record(self.handle) if device.streams is not None else None
+            handle = device.can.streams.record(self.handle) if device.can.streams is not None else None
             device.counts.events += handle is not None
             return Event(self, handle, self.ticket, {**self.seen, self.id: self.ticket})
 
@@ -98,8 +111,8 @@ class Stream:
                 f"event.synchronize()"
             )
         with device.using("wait", self):
-            if device.streams is not None and self.seen.get(event.stream_id, 0) < event.ticket:
-                device.streams.wait(self.handle, event.handle)
+            if device.can.streams is not None and self.seen.get(event.stream_id, 0) < event.ticket:
+                device.can.streams.wait(self.handle, event.handle)
             self._merge(event.clock)
 
     def synchronize(self) -> None:
@@ -113,6 +126,33 @@ class Stream:
         """Whether all work given to this stream so far is done, without waiting."""
         with self.device.using("query", self):
             return self._poll(0.0)
+
+    def call_host(self, function: Callable[[], None]) -> None:
+        """Call ``function`` on a host thread, in stream order. It may submit work, but not wait for this stream.
+
+        What it raises becomes the failure of this stream. Capability ``host_callbacks``.
+        """
+        device = self.device
+        callbacks = device.can.host_callbacks
+        if callbacks is None:
+            raise UnsupportedError(f"{device.name} does not call the host from a stream; synchronise, then call it")
+
+        def run() -> None:
+            _callback.running = True
+            try:
+                function()
+            except Exception as error:
+                failure = DeviceError(f"{device.name}: host callback raised {type(error).__name__}: {error}")
+                failure.__cause__ = error
+                self.failure = self.failure or failure
+            finally:
+                _callback.running = False
+                device.host_calls -= 1
+
+        with device.using("call_host", self):
+            self.ticket += 1
+            device.host_calls += 1
+            callbacks.call_host(self.handle, run)
 
     def close(self) -> None:
         """Wait for its work and destroy it; again does nothing. The default stream closes with its device."""
@@ -152,7 +192,7 @@ class Stream:
         """Whether the work with ``ticket`` has ended, as far as one look tells. The driver is held."""
         if self.completed >= ticket or self.closed:
             return True
-        streams = self.device.streams
+        streams = self.device.can.streams
         if streams is None:
             return False
         if self._marker is None:
@@ -166,7 +206,7 @@ class Stream:
 
     def follow(self, other: Stream, ticket: int) -> None:
         """Order the future work of this stream after ``ticket`` of ``other``. The driver is held."""
-        streams = self.device.streams
+        streams = self.device.can.streams
         if streams is None or self.seen.get(other.id, 0) >= ticket:
             return
         event = streams.record(other.handle)
@@ -211,12 +251,13 @@ class Stream:
 
     def _retire(self) -> None:
         if self._marker is not None:
-            self.device.dropped.append(Retired("event", self._marker[0], counted=False))
+            self.device.dropped.items.append(Retired("event", self._marker[0], counted=False))
             self._marker = None
-        self.device.dropped.append(Retired("stream", self.handle))
+        if self.handle is not None:
+            self.device.dropped.items.append(Retired("stream", self.handle))
 
     def __del__(self) -> None:
-        if self.handle is not None and not self.closed:
+        if not self.closed:
             self._retire()
 
     def __repr__(self) -> str:
@@ -246,10 +287,10 @@ class Event:
             return True
         stream = self._stream
         with self.device.using("query", stream):
-            if self.device.streams is None:
+            if self.device.can.streams is None:
                 self._done = stream.completed >= self.ticket or stream._poll(0.0)
             else:
-                self._done = self.device.streams.query(self.handle)
+                self._done = self.device.can.streams.query(self.handle)
             if self._done:
                 stream.completed = max(stream.completed, self.ticket)
         return self._done
@@ -275,7 +316,7 @@ class Event:
 
     def elapsed(self, end: Event) -> float:
         """Seconds of device time from this event to ``end``; both are waited for first."""
-        timer = self.device.elapsed_time
+        timer = self.device.can.elapsed_time
         if timer is None:
             raise UnsupportedError(f"{self.device.name} does not measure time between events")
         if end.device is not self.device:
@@ -286,7 +327,7 @@ class Event:
 
     def __del__(self) -> None:
         if self.handle is not None:
-            self.device.dropped.append(Retired("event", self.handle))
+            self.device.dropped.items.append(Retired("event", self.handle))
 
     def __repr__(self) -> str:
         return f"<Event {self.device.name} stream {self._stream.id} ticket {self.ticket}>"

@@ -11,7 +11,7 @@ from oarlock.ops import array_context
 from oarlock.transforms import standard_passes
 
 GOLDEN = Path(__file__).parent / "golden"
-AFTER = "\n// after\n"
+AFTER = "\n# after\n"
 PASSES = {item.name: item for item in standard_passes()}
 
 
@@ -19,7 +19,7 @@ PASSES = {item.name: item for item in standard_passes()}
 def test_passes_give_golden_program(path: Path, update_golden: bool) -> None:
     text = path.read_text()
     before, _, expected = text.partition(AFTER)
-    names = text.splitlines()[0].removeprefix("// passes:").split()
+    names = text.splitlines()[0].removeprefix("# passes:").split()
     context = array_context()
     program = parse(before, context)
     verify(program)

@@ -122,14 +122,25 @@ class GraphBuilder(ArrayBuilder):
         known = self._known.get(value)
         if known is not None:
             return known
-        plan = self._host_plan(value, what)
+        plan = self._host_plan(value)
         if plan is None:
             return self._ask(value)
-        for op in plan:
+        order, inputs = plan
+        for argument in inputs:
+            self._specialise(argument, what)
+        for op in order:
             operands = [self._at_hand(operand) for operand in op.operands]
             results = _evaluate(op.definition.interface(Record), operands, op.attributes)
             self._computed.update(zip(op.results, results, strict=True))
         return self._at_hand(value)
+
+    def cheap(self, value: Value) -> bool:
+        """Whether ``static`` can tell the value from small inputs that are given."""
+        plan = self._host_plan(value)
+        return plan is not None and all(
+            self.inputs[argument] in self.values and math.prod(tensor(argument).static_shape) <= _INLINE
+            for argument in plan[1]
+        )
 
     def ints(self, value: Value, what: str) -> tuple[int, ...]:
         """A list of integers that must be known while building; a scalar counts as one."""
@@ -141,10 +152,13 @@ class GraphBuilder(ArrayBuilder):
     def _at_hand(self, value: Value) -> Array:
         return self._known[value] if value in self._known else self._computed[value]
 
-    def _host_plan(self, value: Value, what: str) -> list[Operation] | None:
-        """The operations that compute ``value`` on the host, in order; None when that would be too much work."""
-        order: list[Operation] = []
-        done: set[Operation] = set()
+    def _host_plan(self, value: Value) -> tuple[list[Operation], list[Value]] | None:
+        """The operations that compute ``value`` on the host, in order, and the inputs that they need.
+
+        None when that would be too much work.
+        """
+        order: dict[Operation, None] = {}
+        inputs: dict[Value, None] = {}
         stack: list[tuple[Value, bool]] = [(value, False)]
         while stack:
             current, ready = stack.pop()
@@ -152,17 +166,15 @@ class GraphBuilder(ArrayBuilder):
                 continue
             op = current.defining_op
             if op is None:
-                self._specialise(current, what)
+                inputs[current] = None
             elif ready:
-                if op not in done:
-                    done.add(op)
-                    order.append(op)
-            elif op not in done:
+                order[op] = None
+            elif op not in order:
                 if len(order) > _HOST_OPERATIONS or not _is_light(op):
                     return None
                 stack.append((current, True))
                 stack.extend((operand, False) for operand in op.operands)
-        return order
+        return list(order), list(inputs)
 
     def _specialise(self, value: Value, what: str) -> None:
         name = self.inputs[value]
@@ -172,7 +184,7 @@ class GraphBuilder(ArrayBuilder):
         kind = tensor(value)
         if array.shape != kind.shape or array.dtype != kind.dtype.numpy:
             raise ModelError(f"input {name!r}: got {array.dtype} {list(array.shape)}, expected {kind}")
-        self.specialised[name] = array
+        self.specialised[name] = array.copy()
         self._computed[value] = array
 
     def _ask(self, value: Value) -> Array:

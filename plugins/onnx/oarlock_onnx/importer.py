@@ -76,7 +76,9 @@ class Importer:
         for proto in graph.initializer:
             if not proto.name:
                 raise ModelError("an initializer has no name")
-            names[proto.name] = self.tensor(proto, f"initializer {proto.name!r}")
+            value = self.tensor(proto, f"initializer {proto.name!r}")
+            value.name_hint = proto.name
+            names[proto.name] = value
         self._nodes(graph.node, _Scope(names, scope.opsets, scope.bindings, scope.depth), names)
         return [_lookup(names, output.name, "the graph's output") for output in graph.output]
 

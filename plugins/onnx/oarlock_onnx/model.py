@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 from google.protobuf.message import DecodeError, EncodeError
-from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, ValueInfoProto
+from onnx import AttributeProto, FunctionProto, ModelProto, NodeProto, ValueInfoProto
 
 from oarlock.dtypes import DType
 from oarlock.errors import ModelError
@@ -109,7 +108,7 @@ class Model:
         if not self.opsets:
             self.opsets[""] = 1
         missing: dict[str, int] = {}
-        for node, opsets in _all_nodes(self.proto.graph, self.opsets, 0):
+        for node, opsets in _nodes(self.proto.graph.node, self.opsets, 0):
             self._check_operator(node, opsets, missing)
         for function in self.functions.values():
             opsets = {normal_domain(entry.domain): entry.version for entry in function.opset_import}
@@ -169,10 +168,6 @@ def _functions(proto: ModelProto) -> dict[tuple[str, str], FunctionProto]:
             raise ModelError(f"function {function.name} is defined twice")
         found[key] = function
     return found
-
-
-def _all_nodes(graph: GraphProto, opsets: Mapping[str, int], depth: int) -> Iterator[tuple[NodeProto, Mapping[str, int]]]:
-    yield from _nodes(graph.node, opsets, depth)
 
 
 def _nodes(

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from onnx import GraphProto
 
 from oarlock.errors import ModelError
-from oarlock.ir import BUILTIN, Block, Operation, Region, TensorType, Value, traits
+from oarlock.ir import Block, Operation, Region, TensorType, Value, traits
 from oarlock.ops import array_context
 from oarlock_onnx.builder import GraphBuilder, NeedsValue
 from oarlock_onnx.importer import Functions, Importer, Weights
@@ -87,8 +87,6 @@ def _finish(builder: GraphBuilder, name: str, results: Sequence[Value], names: S
     builder.create("builtin.return", results)
     _remove_dead(block)
     used = [argument for argument in block.args if argument.uses]
-    for argument in [argument for argument in block.args if not argument.uses]:
-        block.erase_argument(argument)
     parameters = [argument for argument in used if argument in builder.parameters]
     block.args[:] = parameters + [argument for argument in used if argument in builder.inputs]
     for index, argument in enumerate(block.args):
@@ -98,9 +96,8 @@ def _finish(builder: GraphBuilder, name: str, results: Sequence[Value], names: S
         hint = argument.name_hint or f"constant_{argument.index}"
         key = hint if hint not in held else f"{hint}_{argument.index}"
         held[key] = builder.parameters[argument]
-    function = Operation(
-        BUILTIN.operations["builtin.function"], (), {"name": name or "model"}, (), [Region([block])]
-    )
+    definition = builder.context.definition("builtin.function")
+    function = Operation(definition, (), {"name": name or "model"}, (), [Region([block])])
     inputs = tuple(builder.inputs[argument] for argument in block.args if argument in builder.inputs)
     return ImportedProgram(function, held, inputs, tuple(names), dict(builder.specialised))
 

@@ -1,4 +1,4 @@
-"""Contractions, windows, scans and arg-reductions as loops at one element of their result: sound on every target."""
+"""Contractions, windows and arg-reductions as loops at one element of their result: sound on every target."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from oarlock.codegen.kernel.builder import dtype_of
 from oarlock.codegen.lower.elementwise import combine, identity
 from oarlock.codegen.lower.emitter import EmitElement, Emitter
 from oarlock.codegen.values import shape_of
-from oarlock.codegen.lower.index import Index, single
+from oarlock.codegen.lower.index import Index
 from oarlock.codegen.values import ints
 from oarlock.dtypes import DType
 from oarlock.ir import Operation, Value
@@ -133,31 +133,6 @@ def _window_reduce(e: Emitter, op: Operation, index: Index) -> Value:
     return b.convert(e.loops([b.i(k) for k in window], body, [neutral])[0], dtype)
 
 
-def _scan(e: Emitter, op: Operation, index: Index) -> Value:
-    """Each element by a loop over those before it; long scans have a kernel of their own."""
-    b = e.b
-    (x,) = op.operands
-    kind = str(op.attributes["kind"])
-    axis = op.attributes["axis"]
-    assert isinstance(axis, int)
-    dtype = tensor(op.result).dtype
-    acc_dtype = accumulator(kind, dtype)
-    split = index.split(b)
-    here = split.runs[axis]
-    one = b.i(1)
-    reverse, exclusive = bool(op.attributes["reverse"]), bool(op.attributes["exclusive"])
-    if reverse:
-        low, high = (b.add(here.position, one) if exclusive else here.position), here.total
-    else:
-        low, high = b.i(0), (here.position if exclusive else b.add(here.position, one))
-
-    def body(i: Value, carried: list[Value]) -> Sequence[Value]:
-        at = e.replace_dims(index, {axis: single(here.dims[0], here.total, i)})
-        return [combine(b, kind, carried[0], b.convert(e.value(x, at), acc_dtype))]
-
-    return b.convert(e.loop(low, high, body, [b.const(identity(kind, acc_dtype), acc_dtype)])[0], dtype)
-
-
 def _arg(kind: str) -> EmitElement:
     """The first position of the extreme; a NaN wins."""
 
@@ -195,7 +170,6 @@ ANCHOR_ELEMENTS: dict[str, EmitElement] = {
     "array.dot_general": _dot_general,
     "array.convolution": _convolution,
     "array.window_reduce": _window_reduce,
-    "array.scan": _scan,
     "array.argmax": _arg("max"),
     "array.argmin": _arg("min"),
 }

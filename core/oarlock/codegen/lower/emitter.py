@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Literal
 
 from oarlock import dtypes
 from oarlock.codegen.kernel import KernelBuilder
@@ -35,9 +36,10 @@ class Emitter:
         table: dict[str, EmitElement],
         block: tuple[int, int, int] = (1, 1, 1),
         index: DType = dtypes.int32,
+        output_access: Literal["write", "both"] = "write",
     ) -> None:
         buffers = [(f"in{i}", BufferType(tensor(v).dtype, "global", "read")) for i, v in enumerate(leaves)]
-        buffers += [(f"out{i}", BufferType(tensor(v).dtype, "global", "write")) for i, v in enumerate(outputs)]
+        buffers += [(f"out{i}", BufferType(tensor(v).dtype, "global", output_access)) for i, v in enumerate(outputs)]
         self.b = KernelBuilder(name, buffers, [(f"offset_{n}", index) for n, _ in buffers], block, index)
         self.table = table
         self.leaves = {v: f"in{i}" for i, v in enumerate(leaves)}
@@ -112,6 +114,12 @@ class Emitter:
     def load(self, v: Value, index: Index) -> Value:
         """Load from memory."""
         name = self.leaves[v]
+        linear = self.b.add(index.linear(self.b), self.b.arguments[f"offset_{name}"])
+        return self.b.load(self.b.arguments[name], linear)
+
+    def reload(self, v: Value, index: Index) -> Value:
+        """Load an element of the output ``v`` that this kernel has stored."""
+        name = self.outputs[v]
         linear = self.b.add(index.linear(self.b), self.b.arguments[f"offset_{name}"])
         return self.b.load(self.b.arguments[name], linear)
 

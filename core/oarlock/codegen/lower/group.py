@@ -11,6 +11,7 @@ from oarlock.codegen.lower.call import KernelCall
 from oarlock.codegen.values import numel
 from oarlock.codegen.lower.pointwise import lower_pointwise
 from oarlock.codegen.lower.rows import lower_rows
+from oarlock.codegen.lower.solitary import SOLITARY_KERNELS, Solitary
 from oarlock.codegen.lower.views import ELEMENTS
 from oarlock.dtypes import DType
 from oarlock.errors import UnsupportedError
@@ -43,9 +44,14 @@ def lower_group(group: Group, target: Target) -> list[KernelCall]:
     """The launches that compute a group, in order; none when all its outputs are empty."""
     if all(numel(v) == 0 for v in group.outputs):
         return []
+    index = index_dtype(group, target)
+    if group.anchor is not None and group.anchor.name in SOLITARY_KERNELS:
+        (op,) = group.members
+        alone = Solitary(op, group.leaves, op.results, target, TABLE, index)
+        return [name_kernel(SOLITARY_KERNELS[op.name](alone))]
     label = label_of(group)
     lower = lower_rows if group.axes is not None else lower_pointwise
-    call = lower(group, target, TABLE, "kernel", label, index_dtype(group, target))
+    call = lower(group, target, TABLE, "kernel", label, index)
     return [name_kernel(call)]
 
 

@@ -59,6 +59,7 @@ C99 = CDialect(
     ),
     preamble="#include <math.h>\n#include <stdint.h>\n#include <string.h>\n#pragma STDC FP_CONTRACT OFF",
     reserved=frozenset("buffers scalars begin end s b0 b1 b2 memcpy".split()),
+    entry=_entry,
 )
 """The table."""
 

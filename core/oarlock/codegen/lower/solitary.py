@@ -1,0 +1,245 @@
+"""Kernels of operators that take no part in fusion: scatter, merging of sorted runs, and scans along an axis.
+
+Each works on lanes: a lane is one position in all dimensions but the axis. They are deterministic: what meets at one
+element is applied in order by one thread.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from oarlock import dtypes
+from oarlock.codegen.kernel import KernelBuilder
+from oarlock.codegen.kernel.builder import dtype_of
+from oarlock.codegen.lower.anchors import accumulator
+from oarlock.codegen.lower.call import KernelCall
+from oarlock.codegen.lower.elementwise import combine, identity
+from oarlock.codegen.lower.emitter import EmitElement, Emitter
+from oarlock.codegen.lower.index import Index, split_linear
+from oarlock.codegen.lower.views import to_index
+from oarlock.codegen.values import shape_of
+from oarlock.dtypes import DType
+from oarlock.ir import Operation, Value
+from oarlock.ops import tensor
+from oarlock.target import Target
+
+__all__ = ["SOLITARY_KERNELS", "Solitary"]
+
+THREADS = 64
+
+
+class Solitary:
+    """One operator being lowered by itself: ``e`` with its leaves and outputs, its axis, and the walk over lanes."""
+
+    def __init__(
+        self,
+        op: Operation,
+        leaves: Sequence[Value],
+        outputs: Sequence[Value],
+        target: Target,
+        table: dict[str, EmitElement],
+        index: DType,
+    ) -> None:
+        self.op = op
+        self.target = target
+        self.threads = min(THREADS, target.limits.max_threads) if target.has_threads else 1
+        reads_back = op.name == "array.scatter" and op.attributes["kind"] != "set"
+        access: Literal["write", "both"] = "both" if reads_back else "write"
+        self.e = Emitter("kernel", leaves, outputs, table, (self.threads, 1, 1), index, access)
+        self.outputs = outputs
+        axis = op.attributes["axis"]
+        assert isinstance(axis, int)
+        self.axis = axis
+
+    def walk(self, count: int, body: Callable[[Value], None], work: int = 1) -> tuple[int, int, int]:
+        """Visit 0..count, each in one thread; ``work`` is about the elements that a visit touches."""
+        e, b = self.e, self.e.b
+        total = e.size(count, "visits")
+
+        def visit(i: Value, _: list[Value]) -> list[Value]:
+            body(i)
+            return []
+
+        most = self.target.limits.max_grid[0]
+        if self.target.has_threads:
+            blocks = max(1, min(-(-count // self.threads), most))
+            start = b.add(b.mul(b.position("block_id", 0), b.i(self.threads)), b.position("thread_id", 0))
+            e.loop(start, total, visit, step=e.parameter(blocks * self.threads, b.index))
+            return (blocks, 1, 1)
+        per_block = max(1, -(-count // 128), 1024 // max(1, work), -(-count // most))
+        step = e.parameter(per_block, b.index)
+        start = b.mul(b.position("block_id", 0), step)
+        e.loop(start, b.min(b.add(start, step), total), visit)
+        return (-(-count // per_block), 1, 1)
+
+    def lane(self, v: Value, linear: Value) -> list[Value]:
+        """The position of lane ``linear`` of ``v`` in each dimension, 0 along the axis."""
+        b = self.e.b
+        shape = [1 if d == self.axis else n for d, n in enumerate(shape_of(v))]
+        sizes = [b.i(1) if d == self.axis else s for d, s in enumerate(self.e.sizes_of(v))]
+        return split_linear(b, linear, shape, sizes)
+
+    def at(self, v: Value, lane: Sequence[Value], position: Value) -> Index:
+        """The index of ``v`` in a lane at ``position`` along the axis."""
+        return self.e.index_of_dims(v, [position if d == self.axis else p for d, p in enumerate(lane)])
+
+    def call(self, grid: tuple[int, int, int], label: str) -> KernelCall:
+        e = self.e
+        return KernelCall(e.b.function, tuple(e.buffers), len(self.outputs), grid, tuple(e.scalar_values), label)
+
+
+def _scatter(s: Solitary) -> KernelCall:
+    """Copy x, then apply the updates in order; each visit owns a stretch of one lane."""
+    e, b = s.e, s.e.b
+    x, indices, updates = s.op.operands
+    (result,) = s.op.results
+    kind = str(s.op.attributes["kind"])
+    shape, table = shape_of(x), shape_of(indices)
+    lanes = math.prod(d for i, d in enumerate(shape) if i != s.axis)
+    stretches = 1 if lanes >= 64 else max(1, min(64, shape[s.axis] // 64))
+    per = -(-shape[s.axis] // stretches)
+    size = e.size(shape[s.axis], x, s.axis)
+    stretch, pieces = e.size(per, "stretch"), e.size(stretches, "pieces")
+    count = math.prod(table)
+    dtype = tensor(x).dtype
+    reducing = {"add": "sum", "multiply": "prod", "minimum": "min", "maximum": "max"}.get(kind)
+
+    def body(i: Value) -> None:
+        lane = s.lane(x, b.quot(i, pieces))
+        low = b.mul(b.rem(i, pieces), stretch)
+        high = b.min(b.add(low, stretch), size)
+
+        def copy(a: Value, _: list[Value]) -> list[Value]:
+            at = s.at(x, lane, a)
+            e.store(result, at, e.value(x, at))
+            return []
+
+        e.loop(low, high, copy)
+
+        def apply(k: Value, _: list[Value]) -> list[Value]:
+            place = Index.of_dims((count,), (e.size(count, "updates"),), (k,))
+            position = e.value(indices, place.reshape(b, table, lambda d: e.size(table[d], indices, d)))
+            target = to_index(b, position)
+            inside = b.and_(b.le(low, target), b.lt(target, high))
+
+            def write() -> list[Value]:
+                rest = [*lane[: s.axis], *_spread(e, indices, k, count), *lane[s.axis + 1 :]]
+                update = e.value(updates, e.index_of_dims(updates, rest))
+                at = s.at(x, lane, target)
+                if reducing is not None:
+                    current = e.reload(result, at)
+                    wide = accumulator(reducing, dtype)
+                    update = b.convert(combine(b, reducing, b.convert(current, wide), b.convert(update, wide)), dtype)
+                e.store(result, at, update)
+                return []
+
+            e.branch(inside, write)
+            return []
+
+        e.loop(b.i(0), e.size(count, "updates"), apply)
+
+    grid = s.walk(lanes * stretches, body, per + count)
+    return s.call(grid, f"scatter_{kind}")
+
+
+def _spread(e: Emitter, indices: Value, k: Value, count: int) -> list[Value]:
+    """Position ``k`` in row-major order as a position in each dimension of ``indices``."""
+    table = shape_of(indices)
+    linear = Index.of_dims((count,), (e.size(count, "updates"),), (k,))
+    return linear.reshape(e.b, table, lambda d: e.size(table[d], indices, d)).dims(e.b)
+
+
+def _merge_pass(s: Solitary) -> KernelCall:
+    """Each element finds its place in the merged run by binary search in the neighbouring run."""
+    e, b = s.e, s.e.b
+    keys, positions = s.op.operands
+    out_keys, out_positions = s.op.results
+    shape = shape_of(keys)
+    width_value = s.op.attributes["width"]
+    assert isinstance(width_value, int)
+    descending = bool(s.op.attributes["descending"])
+    size = e.size(shape[s.axis], keys, s.axis)
+    width = e.parameter(width_value, b.index)
+    rounds = e.parameter(width_value.bit_length(), b.index)
+    total = math.prod(shape)
+
+    def body(i: Value) -> None:
+        at = Index.of_dims((total,), (e.size(total, "visits"),), (i,)).reshape(
+            b, shape, lambda d: e.size(shape[d], keys, d)
+        )
+        dims = at.dims(b)
+        p = dims[s.axis]
+        key = e.value(keys, at)
+        double = b.add(width, width)
+        start = b.mul(b.quot(p, double), double)
+        middle = b.min(b.add(start, width), size)
+        end = b.min(b.add(start, double), size)
+        left = b.lt(p, middle)
+        low, high = b.select(left, middle, start), b.select(left, end, middle)
+
+        def search(_: Value, bounds: list[Value]) -> list[Value]:
+            lo, hi = bounds
+            mid = b.quot(b.add(lo, hi), b.i(2))
+            probe = b.min(mid, b.sub(size, b.i(1)))
+            other = e.value(keys, s.at(keys, dims, probe))
+            # from the left run: what is strictly before the key stands before it; from the right: what is not after
+            before = b.select(left, precedes(b, other, key, descending), b.not_(precedes(b, key, other, descending)))
+            before = b.and_(before, b.lt(lo, hi))
+            return [b.select(before, b.add(mid, b.i(1)), lo), b.select(b.or_(before, b.le(hi, lo)), hi, mid)]
+
+        found = e.loop(b.i(0), rounds, search, [low, high])[0]
+        rank = b.add(b.sub(p, b.select(left, start, middle)), b.sub(found, low))
+        place = s.at(keys, dims, b.add(start, rank))
+        e.store(out_keys, place, key)
+        e.store(out_positions, place, e.value(positions, at))
+
+    return s.call(s.walk(total, body, 1 + width_value.bit_length()), "merge_pass")
+
+
+def precedes(b: KernelBuilder, x: Value, y: Value, descending: bool) -> Value:
+    """Whether x stands strictly before y in a sort; NaN stands last."""
+    dtype = dtype_of(x)
+    if dtype.kind == "bool":
+        x, y = b.convert(x, dtypes.uint8), b.convert(y, dtypes.uint8)
+    less = b.lt(y, x) if descending else b.lt(x, y)
+    if dtype.is_float:
+        less = b.or_(less, b.and_(b.is_nan(y), b.not_(b.is_nan(x))))
+    return less
+
+
+def _scan(s: Solitary) -> KernelCall:
+    """One visit walks a lane and carries the running result."""
+    e, b = s.e, s.e.b
+    (x,) = s.op.operands
+    (result,) = s.op.results
+    kind = str(s.op.attributes["kind"])
+    shape = shape_of(x)
+    lanes = math.prod(d for i, d in enumerate(shape) if i != s.axis)
+    size = e.size(shape[s.axis], x, s.axis)
+    dtype = tensor(x).dtype
+    wide = accumulator(kind, dtype)
+    reverse, exclusive = bool(s.op.attributes["reverse"]), bool(s.op.attributes["exclusive"])
+
+    def body(i: Value) -> None:
+        lane = s.lane(x, i)
+
+        def step(a: Value, carried: list[Value]) -> list[Value]:
+            position = b.sub(b.sub(size, b.i(1)), a) if reverse else a
+            at = s.at(x, lane, position)
+            after = combine(b, kind, carried[0], b.convert(e.value(x, at), wide))
+            e.store(result, at, b.convert(carried[0] if exclusive else after, dtype))
+            return [after]
+
+        e.loop(b.i(0), size, step, [b.const(identity(kind, wide), wide)])
+
+    return s.call(s.walk(lanes, body, shape[s.axis]), f"scan_{kind}")
+
+
+SOLITARY_KERNELS: dict[str, Callable[[Solitary], KernelCall]] = {
+    "array.scatter": _scatter,
+    "array.scan": _scan,
+    "schedule.merge_pass": _merge_pass,
+}
+"""How each solitary operator is lowered."""

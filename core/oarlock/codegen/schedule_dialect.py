@@ -1,0 +1,34 @@
+"""The dialect of operators that exist only between expansion and lowering: steps that the compiler cuts others into."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from oarlock.errors import DTypeError
+from oarlock.ir import Attribute, Dialect, OpDefinition, Type, traits
+
+__all__ = ["SCHEDULE"]
+
+
+def _same(types: Sequence[Type], attributes: Mapping[str, Attribute]) -> Sequence[Type]:
+    if len(types) != 2:
+        raise DTypeError(f"schedule.merge_pass takes keys and positions, got {len(types)} operands")
+    return tuple(types)
+
+
+SCHEDULE = Dialect(
+    "schedule",
+    1,
+    [
+        OpDefinition(
+            "schedule.merge_pass",
+            "Merge neighbouring sorted runs of ``width`` along ``axis``; positions travel with their keys.",
+            operands=2,
+            results=2,
+            attributes={"axis": int, "width": int, "descending": bool},
+            traits=frozenset({traits.PURE}),
+            infer=_same,
+        ),
+    ],
+)
+"""Its operations."""

@@ -1,0 +1,80 @@
+"""The optional interfaces of an open driver: looked up once, when it is opened, from what the device declares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import cast
+
+from oarlock.errors import DeviceError
+from oarlock.hal import (
+    Addressable,
+    Driver,
+    ElapsedTime,
+    Fill,
+    HostCallbacks,
+    MemoryInfo,
+    PeerCopy,
+    Pinned,
+    Plans,
+    Reset,
+    Streams,
+)
+
+__all__ = ["Abilities", "abilities_of"]
+
+_METHODS: dict[str, tuple[str, ...]] = {
+    "address": ("address", "adopt"),
+    "communication": (),  # any subset; what is missing is composed
+    "elapsed_time": ("elapsed",),
+    "fill": ("fill",),
+    "host_callbacks": ("call_host",),
+    "host_memory": (),
+    "memory_info": ("memory_info",),
+    "operators": ("match",),
+    "peer_copy": ("copy_peer",),
+    "pinned": ("allocate_pinned",),
+    "plans": ("prepare", "replay"),
+    "reset": ("reset",),
+    "streams": ("create_stream", "destroy_stream", "record", "wait", "query", "destroy_event"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """A driver seen through each optional protocol, or None where the device does not declare it."""
+
+    address: Addressable | None = None
+    elapsed_time: ElapsedTime | None = None
+    fill: Fill | None = None
+    host_callbacks: HostCallbacks | None = None
+    memory_info: MemoryInfo | None = None
+    peer_copy: PeerCopy | None = None
+    pinned: Pinned | None = None
+    plans: Plans | None = None
+    reset: Reset | None = None
+    streams: Streams | None = None
+
+
+def abilities_of(driver: Driver, capabilities: frozenset[str]) -> Abilities:
+    """Check what a device declares; raises DeviceError for an unknown word or a method that is not there."""
+    for name in sorted(capabilities):
+        if name not in _METHODS:
+            near = get_close_matches(name, _METHODS, 1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(_METHODS)}"
+            raise DeviceError(f"the device declares an unknown capability {name}; {hint}")
+        missing = [method for method in _METHODS[name] if not callable(getattr(driver, method, None))]
+        if missing:
+            raise DeviceError(f"the device declares capability {name}, and its driver has no {', '.join(missing)}")
+    return Abilities(
+        address=cast("Addressable", driver) if "address" in capabilities else None,
+        elapsed_time=cast("ElapsedTime", driver) if "elapsed_time" in capabilities else None,
+        fill=cast("Fill", driver) if "fill" in capabilities else None,
+        host_callbacks=cast("HostCallbacks", driver) if "host_callbacks" in capabilities else None,
+        memory_info=cast("MemoryInfo", driver) if "memory_info" in capabilities else None,
+        peer_copy=cast("PeerCopy", driver) if "peer_copy" in capabilities else None,
+        pinned=cast("Pinned", driver) if "pinned" in capabilities else None,
+        plans=cast("Plans", driver) if "plans" in capabilities else None,
+        reset=cast("Reset", driver) if "reset" in capabilities else None,
+        streams=cast("Streams", driver) if "streams" in capabilities else None,
+    )

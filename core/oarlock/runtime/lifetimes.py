@@ -1,0 +1,99 @@
+"""Gives back what was dropped: memory to the pool, other handles to the driver once their work has ended.
+
+An owner's ``__del__`` may run in any thread, at any moment, even inside a driver call; so it only appends to
+``dropped``, and this runs at safe moments: before allocating, loading, recording, counting and after waiting.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from oarlock.errors import DeviceTimeoutError, OarlockError
+from oarlock.hal import Handle
+from oarlock.runtime.memory import Allocation
+from oarlock.runtime.retired import Retired
+
+if TYPE_CHECKING:
+    from oarlock.runtime.device import Device
+
+__all__ = ["Dropped"]
+
+
+class Dropped:
+    """What the owners on one device have dropped, and what still waits for work to end."""
+
+    __slots__ = ("_device", "_waiting", "items", "orphan")
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._waiting: list[Retired] = []
+        self.items: deque[Allocation | Retired] = deque()
+        self.orphan: OarlockError | None = None
+        """The first failure of a stream that was dropped before it was waited for."""
+
+    def collect(self) -> None:
+        """Give back what can be. Nothing happens on a dead device."""
+        if not self.items and not self._waiting:
+            return
+        device = self._device
+        if device.gate.refusal is not None:
+            self.clear()
+            return
+        with device.using("free"):
+            while self.items:
+                item = self.items.popleft()
+                if isinstance(item, Retired):
+                    self._waiting.append(item)
+                elif item.owner == "pool":
+                    device.pool.put(item)
+                elif item.owner == "foreign":
+                    self._waiting.append(Retired("memory", item.handle, item.uses()))
+            waiting, self._waiting = self._waiting, []
+            for position, retired in enumerate(waiting):
+                try:
+                    if not self._end(retired):
+                        self._waiting.append(retired)
+                except BaseException:
+                    self._waiting.extend(waiting[position + 1 :])
+                    raise
+
+    def clear(self) -> None:
+        """Forget everything: the handles died with the device."""
+        self.items.clear()
+        self._waiting.clear()
+
+    def _end(self, item: Retired) -> bool:
+        """Destroy a handle if its work has ended. The driver is held."""
+        device = self._device
+        counts, streams = device.counts, device.can.streams
+        if not all(lane.passed(ticket) for lane, ticket in item.uses.items()):
+            return False
+        if item.kind == "stream" and streams is not None:
+            if not self._ended(item.handle):
+                return False
+            streams.destroy_stream(item.handle)
+            counts.streams -= 1
+        elif item.kind == "event" and streams is not None:
+            streams.destroy_event(item.handle)
+            counts.events -= item.counted
+        else:
+            device.driver.free(item.handle)
+            counts.programs -= item.kind == "program"
+            counts.plans -= item.kind == "plan"
+            counts.adopted -= item.kind == "memory"
+        return True
+
+    def _ended(self, stream: Handle) -> bool:
+        """Whether a stream without an owner has ended; its failure is kept for the next wait on the device."""
+        try:
+            self._device.driver.synchronize(stream, 0.0)
+        except DeviceTimeoutError:
+            return False
+        except OarlockError as error:
+            explained = self._device.gate.explain("synchronize", error)
+            if self._device.gate.refusal is not None or not isinstance(explained, OarlockError):
+                raise explained from error
+            self.orphan = self.orphan or explained
+            self._device.failed(explained)
+        return True

@@ -1,0 +1,86 @@
+"""Fixtures: a backend that interprets recorded programs over NumPy, so that recording is tested alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oarlock import dtypes
+from oarlock.errors import DeviceNotFoundError
+from oarlock.ir import Operation, ScalarType
+from oarlock.ir.interpret import interpret
+from oarlock.program.backend import use_backend
+from oarlock.target import Target
+
+ALL_NAMES = frozenset(d.name for d in dtypes.ALL)
+
+
+@dataclass(eq=False)
+class HostDevice:
+    """A device whose memory is NumPy's."""
+
+    name: str
+    target: Target
+
+
+@dataclass
+class Interpreted:
+    """A backend of interpreted devices: ``host:0`` and ``host:1`` have every dtype, ``small:0`` no 64-bit ones.
+
+    ``functions`` are the programs run so far; ``fail_with`` is raised by the next one.
+    """
+
+    functions: list[Operation] = field(default_factory=list)
+    fail_with: BaseException | None = None
+
+    def __post_init__(self) -> None:
+        narrow = frozenset(n for n in ALL_NAMES if not n.endswith("64"))
+        self._devices = {
+            "host:0": HostDevice("host:0", Target("numpy", compute=ALL_NAMES)),
+            "host:1": HostDevice("host:1", Target("numpy", compute=ALL_NAMES)),
+            "small:0": HostDevice("small:0", Target("numpy", compute=narrow)),
+        }
+
+    def open(self, name: str) -> HostDevice:
+        name = name if ":" in name else name + ":0"
+        if name not in self._devices:
+            raise DeviceNotFoundError(f'no device "{name}"; there are {", ".join(self._devices)}')
+        return self._devices[name]
+
+    def devices(self) -> Sequence[HostDevice]:
+        return list(self._devices.values())
+
+    def put(self, device: HostDevice, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return array.copy()
+
+    def get(self, data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return data.copy()
+
+    def execute(self, function: Operation, device: HostDevice, arguments: Sequence[Any]) -> list[Any]:
+        self.functions.append(function)
+        if self.fail_with is not None:
+            error, self.fail_with = self.fail_with, None
+            raise error
+        given = [
+            np.asarray(argument, a.type.dtype.numpy) if isinstance(a.type, ScalarType) else argument
+            for a, argument in zip(function.regions[0].block.args, arguments, strict=True)
+        ]
+        return interpret(function, given)
+
+    def synchronize(self, device: HostDevice) -> None:
+        return None
+
+
+@pytest.fixture(autouse=True)
+def backend(monkeypatch: pytest.MonkeyPatch) -> Iterator[Interpreted]:
+    """The interpreted devices, ``host:0`` the default."""
+    from oarlock.config import config
+
+    monkeypatch.setattr(config, "device", "host:0")
+    interpreted = Interpreted()
+    with use_backend(interpreted):
+        yield interpreted
