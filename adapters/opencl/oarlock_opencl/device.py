@@ -43,6 +43,8 @@ def open_driver(index: int) -> OpenCLDriver:
     if not 0 <= index < len(found):
         names = ", ".join(f"opencl:{i} ({device.name})" for i, device in enumerate(found)) or "none"
         raise DeviceNotFoundError(f"no device opencl:{index}; there are: {names}. {_INSTALL}")
+    if found[index].version.startswith(("OpenCL 1.0", "OpenCL 1.1")):
+        raise DeviceError(f"{found[index].name} has {found[index].version}; 1.2 is needed: use a newer driver")
     driver = OpenCLDriver(found[index])
     try:
         build(driver.context, driver.target.flags, _PROBE)

@@ -32,10 +32,11 @@ def build(context: Any, flags: Sequence[str], source: str) -> Any:
 
 
 class Program:
-    """A built program: per entry its kernel object and where its scalars lie in the block (argument, begin, end)."""
+    """A built program: per entry the kernel object, the number of buffers, the size of the scalar block, and where each
+    scalar lies in it (argument, begin, end)."""
 
     def __init__(self, built: Any, signatures: Sequence[KernelSignature], source: str) -> None:
-        self.kernels: dict[str, tuple[Any, int, tuple[tuple[int, int, int], ...]]] = {}
+        self.kernels: dict[str, tuple[Any, int, int, tuple[tuple[int, int, int], ...]]] = {}
         for signature in signatures:
             try:
                 kernel = cl.Kernel(built, signature.name)
@@ -47,7 +48,7 @@ class Program:
                 text = f"kernel {signature.name} has {kernel.num_args} parameters; its signature has "
                 raise CompileError(f"{text}{first} buffers and {len(signature.scalars)} scalars", "", source)
             slices = tuple((at, field.offset, field.offset + field.dtype.itemsize) for at, field in fields)
-            self.kernels[signature.name] = (kernel, first, slices)
+            self.kernels[signature.name] = (kernel, first, signature.scalar_bytes, slices)
 
 
 class Programs(Streams):
@@ -71,9 +72,11 @@ class Programs(Streams):
     ) -> None:
         if entry not in program.kernels:
             raise LaunchError(f"kernel {entry} is not in this program, which has {', '.join(program.kernels)}")
-        kernel, count, slices = program.kernels[entry]
+        kernel, count, nbytes, slices = program.kernels[entry]
         if len(buffers) != count:
             raise LaunchError(f"kernel {entry} takes {count} buffers, not {len(buffers)}")
+        if len(scalars) != nbytes:
+            raise LaunchError(f"kernel {entry} takes {nbytes} bytes of scalars, not {len(scalars)}")
         try:
             for argument, (buffer, _, _) in enumerate(buffers):
                 kernel.set_arg(argument, buffer)

@@ -17,9 +17,8 @@ import pyopencl as cl
 from oarlock.errors import DeviceError, DeviceTimeoutError, LaunchError, OutOfMemoryError
 from oarlock.hal import Handle
 
-__all__ = ["Event", "Streams"]
+__all__ = ["Stream", "Streams"]
 
-_PRUNE_EVERY = 64
 _BUSY_S = 1e-4
 _LONGEST_PAUSE_S = 1e-3
 _CLOSE_S = 5.0
@@ -30,35 +29,42 @@ class Stream:
 
     def __init__(self, context: Any, device: Any) -> None:
         self.queue = cl.CommandQueue(context, device, cl.command_queue_properties.PROFILING_ENABLE)
-        self.pending: deque[tuple[Any, str | Event, int]] = deque()
+        self.pending: deque[tuple[Any, str, int]] = deque()
         self.kept = 0
         self.failure: str | None = None
 
-    def submit(self, what: str, enqueue: Callable[..., Any], *arguments: Any, kept: int = 0, **keywords: Any) -> None:
+    def submit(self, what: str, enqueue: Callable[..., Any], *arguments: Any, kept: int = 0, **options: Any) -> None:
         """Give a command to the queue, behind the last; dropped when the stream is spoiled already."""
-        if len(self.pending) % _PRUNE_EVERY == 0 or self.last_failed():
-            self.prune()
-        if self.failure is None:
-            event = self.enqueue(what, enqueue, *arguments, **keywords, wait_for=self.last())
+        event = self.enqueue(what, enqueue, *arguments, **options)
+        if event is not None:
             self.pending.append((event, what, kept))
             self.kept += kept
 
-    def enqueue(self, what: str, function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
-        """Call pyopencl; its errors become ours."""
+    def enqueue(self, what: str, enqueue: Callable[..., Any], *arguments: Any, after: Any = (), **options: Any) -> Any:
+        """The event of a command that runs after the last and the events ``after``; None on a spoiled stream.
+
+        What is pending after ``prune`` has not failed yet: a command that waits for one that has would never run with
+        some drivers.
+        """
+        self.prune()
+        if self.failure is not None:
+            return None
+        wait_for = [*after, *(event for event, _, _ in list(self.pending)[-1:])]
         try:
-            return function(self.queue, *arguments, **keywords)
+            return enqueue(self.queue, *arguments, **options, wait_for=wait_for)
         except cl.MemoryError as error:
             raise OutOfMemoryError(f"{what}: {error}") from error
         except cl.Error as error:
-            kind = LaunchError if what.startswith("kernel") else DeviceError
-            raise kind(f"{what}: {error}") from error
+            raise LaunchError(f"{what}: {error}") from error
 
-    def last(self) -> list[Any]:
-        return [self.pending[-1][0]] if self.pending else []
-
-    def last_failed(self) -> bool:
-        """Whether the newest command failed: a command that waits for it would never run on some drivers."""
-        return bool(self.pending) and self.pending[-1][0].command_execution_status < 0
+    def prune(self) -> None:
+        """Forget commands that are done, from the oldest on, but for the first failure."""
+        while self.pending and (status := self.pending[0][0].command_execution_status) <= 0:
+            event, what, kept = self.pending.popleft()
+            self.kept -= kept
+            if status < 0:
+                self.failure = self.failure or f"{what} failed with status {status}"
+                _keep_for_ever(event)
 
     def drain(self, timeout_s: float) -> bool:
         """Poll until every command is done, for at most ``timeout_s``; pauses grow with the time waited."""
@@ -73,40 +79,14 @@ class Stream:
             self.prune()
         return True
 
-    def prune(self) -> None:
-        """Forget commands that succeeded, from the oldest on; note the first failure and forget what it spoilt."""
-        while self.pending and (status := self.pending[0][0].command_execution_status) <= 0:
-            event, what, kept = self.pending.popleft()
-            self.kept -= kept
-            if status < 0:
-                self.failure = self.failure or f"{what} failed with status {status}"
-                _keep_for_ever(event)
-
-
-class Event:
-    """A point in a stream: the marker behind its last command, or the failure that had spoilt the stream."""
-
-    def __init__(self, marker: Any, stream: Stream) -> None:
-        self.marker = marker
-        self.stream = stream
-        self.failure = stream.failure
-
-    def failed(self) -> bool:
-        return self.marker is None or self.marker.command_execution_status < 0
-
-    def __str__(self) -> str:
-        self.stream.prune()
-        failure = self.failure or self.stream.failure
-        return f"wait for an event of another stream{f', where {failure},' if failure else ''}"
-
 
 def _keep_for_ever(event: Any) -> None:
-    """Leak the event of a failed command: pyopencl's clean-up of a failed copy would write to stderr."""
+    """Leak an event that failed or is stuck: pyopencl's clean-up of a copy would wait for it, or write to stderr."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(event))
 
 
 class Streams:
-    """The stream part of the driver; ``None`` is the default stream."""
+    """The stream part of the driver; ``None`` is the default stream, an event is the marker behind a command."""
 
     context: Any
     device: Any
@@ -120,9 +100,7 @@ class Streams:
         try:
             return self.streams[handle]
         except KeyError:
-            raise DeviceError(
-                f"stream {handle!r} is none of this device's; create it on the device it is for"
-            ) from None
+            raise DeviceError(f"stream {handle!r} is none of this device's: destroyed, or of another one") from None
 
     def synchronize(self, stream: Handle | None, timeout_s: float) -> None:
         lane = self.stream(stream)
@@ -139,43 +117,20 @@ class Streams:
         return stream
 
     def destroy_stream(self, stream: Handle) -> None:
-        self.stream(stream).queue.flush()
-        del self.streams[stream]
+        del self.streams[self.stream(stream)]
 
     def record(self, stream: Handle | None) -> Handle:
         lane = self.stream(stream)
-        lane.prune()
-        if lane.failure is not None:
-            return Event(None, lane)
-        event = Event(lane.enqueue("record", cl.enqueue_marker, wait_for=lane.last()), lane)
+        event = lane.enqueue("record", cl.enqueue_marker)
         lane.queue.flush()
+        if event is None:
+            event = cl.UserEvent(self.context)
+            event.set_status(-1)
         return event
 
     def wait(self, stream: Handle | None, event: Handle) -> None:
         lane = self.stream(stream)
-        lane.prune()
-        if event.failed():
-            lane.failure = lane.failure or f"{event} failed"
-        elif lane.failure is None:
-            barrier = lane.enqueue("wait", cl.enqueue_barrier, wait_for=[event.marker, *lane.last()])
-            lane.pending.append((barrier, event, 0))
-
-    def query(self, event: Handle) -> bool:
-        return event.marker is None or event.marker.command_execution_status <= 0
-
-    def destroy_event(self, event: Handle) -> None:
-        event.marker = None
-
-    def elapsed(self, start: Handle, end: Handle) -> float:
-        """Seconds between two completed events (capability ``elapsed_time``)."""
-        if start.failed() or end.failed():
-            raise DeviceError("an event behind a failed command has no time")
-        return float(max(0, end.marker.profile.end - start.marker.profile.end)) * 1e-9
-
-    def close_streams(self) -> None:
-        """Let work in flight finish for a while; what is stuck is left alone, for cleaning it up would wait for it."""
-        for lane in self.streams.values():
-            if not lane.drain(_CLOSE_S):
-                for event, _, _ in lane.pending:
-                    _keep_for_ever(event)
-        self.streams.clear()
+        if event.command_execution_status < 0:
+            lane.failure = lane.failure or "a command of another stream, which this one waits for, failed"
+        else:
+            lane.submit("wait for another stream", cl.enqueue_barrier, after=[event])

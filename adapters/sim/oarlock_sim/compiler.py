@@ -55,7 +55,7 @@ def compile_source(language: str, source: str, entries: Sequence[str]) -> bytes:
 
 
 class Library:
-    """Loaded kernels by name, each called with (buffers, scalars, begin, end); ``unload`` follows its last reference."""
+    """Loaded kernels by name, called with (buffers, scalars, begin, end). Unloaded when the last reference is gone."""
 
     def __init__(self, addresses: dict[str, int], unload: Callable[[], None]) -> None:
         prototype = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)

@@ -53,15 +53,15 @@ class Memory(Streams):
             self.objects[handle] = thing
         return handle
 
-    def find(self, handle: Handle, kind: type[Any], what: str) -> Any:
-        """What is behind ``handle``; raises DeviceError when it is no live handle of a ``kind`` of this device."""
+    def find(self, handle: Handle, kind: type[Any], what: str, error: type[DeviceError] = DeviceError) -> Any:
+        """What is behind ``handle``; raises ``error`` when it is no live handle of a ``kind`` of this device."""
         with self.state:
             found = self.objects.get(handle) if isinstance(handle, tuple) else None
         if found is not None and isinstance(found, kind):
             return found
         mine = isinstance(handle, tuple) and handle[0] == self.serial and found is None
         why = "was freed" if mine else f"is no handle of {kind.__name__} on {self.info.name}"
-        raise DeviceError(f"{what}: {handle!r} {why}")
+        raise error(f"{what}: {handle!r} {why}")
 
     def range_of(self, what: str, handle: Handle, offset: int, nbytes: int) -> None:
         """Raise DeviceError unless a copy of these bytes keeps inside a live allocation and to ``copy_alignment``."""

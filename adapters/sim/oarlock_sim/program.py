@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from oarlock.errors import CompileError, DeviceError, LaunchError, UnsupportedError
+from oarlock.errors import CompileError, LaunchError, UnsupportedError
 from oarlock.hal import Binding, CopyStep, Handle, KernelSignature, LaunchStep
 from oarlock.hal.host import pieces
 from oarlock_sim import faults
@@ -17,6 +17,7 @@ from oarlock_sim.stream import entry
 __all__ = ["Program", "Programs", "Recorded"]
 
 _BOXES = 4
+_Corner = ctypes.c_uint32 * 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ class Programs(Memory):
     def _check_launch(self, step: LaunchStep) -> None:
         """Raise LaunchError naming the rule that a launch breaks; its buffers are (handle, base, extent)."""
         limits, what = self.limits, f"kernel {step.entry}"
-        signature = self.find(step.program, Program, what).signatures.get(step.entry)
+        signature = self.find(step.program, Program, what, LaunchError).signatures.get(step.entry)
         if signature is None:
             raise LaunchError(f"{what} is not in this program")
         if step.block != (1, 1, 1):
@@ -107,10 +108,7 @@ class Programs(Memory):
     def _check_binding(self, what: str, binding: Binding) -> None:
         handle, base, extent = binding
         limits = self.limits
-        try:
-            nbytes = self.find(handle, Allocation, what).nbytes
-        except DeviceError as error:
-            raise LaunchError(str(error)) from error
+        nbytes = self.find(handle, Allocation, what, LaunchError).nbytes
         if base % limits.binding_alignment if limits.binding_alignment else base:
             rule = f"is no multiple of binding_alignment {limits.binding_alignment}" if base else ""
             raise LaunchError(f"{what}: base {base} {rule if limits.binding_alignment else 'must be 0 on this device'}")
@@ -122,15 +120,14 @@ class Programs(Memory):
     def _run(self, step: LaunchStep) -> None:
         """Run a launch at once: the last blocks first, for no kernel may rely on the order of its blocks."""
         what = f"kernel {step.entry}, when it ran"
-        library: Library = self.find(step.program, Program, what).library  # stays loaded while this frame holds it
-        try:
-            allocations = [self.find(handle, Allocation, what) for handle, _, _ in step.buffers]
-        except DeviceError as error:
-            raise LaunchError(str(error)) from error
+        library: Library = self.find(step.program, Program, what, LaunchError).library  # loaded while it is held here
+        allocations: list[Allocation] = [self.find(each, Allocation, what, LaunchError) for each, _, _ in step.buffers]
         addresses = [memory.address + base for memory, (_, base, _) in zip(allocations, step.buffers, strict=True)]
         pointers = (ctypes.c_void_p * len(addresses))(*addresses)
         for begin, end in reversed(list(pieces(step.grid, _BOXES))):
-            library.kernels[step.entry](pointers, step.scalars, (ctypes.c_uint32 * 3)(*begin), (ctypes.c_uint32 * 3)(*end))
+            library.kernels[step.entry](
+                pointers, step.scalars, (ctypes.c_uint32 * 3)(*begin), (ctypes.c_uint32 * 3)(*end)
+            )
         for memory in allocations:
             memory.check_guards(step.entry)
 

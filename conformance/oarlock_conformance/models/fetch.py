@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -13,7 +12,7 @@ from pathlib import Path
 
 from oarlock.config import config
 from oarlock.errors import OarlockError
-from oarlock_conformance.models.manifest import ModelEntry, entry
+from oarlock_conformance.models.manifest import MODELS, ModelEntry, entry
 
 __all__ = ["ModelUnavailable", "fetch"]
 
@@ -26,24 +25,29 @@ class ModelUnavailable(OarlockError):
 
 
 def fetch(name: str) -> Path:
-    """The path of the model called ``name``, downloaded on first use.
+    """The path of the model called ``name``, downloaded on first use (with all that its wheel holds).
 
     Raises ModelUnavailable when it cannot be downloaded, or when what came is not what the manifest names.
     """
     model = entry(name)
-    target = config.cache_dir / "models" / f"{model.name}-{model.member_sha256[:16]}{Path(model.member).suffix}"
+    target = _target(model)
     if target.is_file() and _digest(target) == model.member_sha256:
         return target
     try:
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.TemporaryDirectory(dir=target.parent) as folder:
             wheel = _download(model, Path(folder))
-            part = Path(folder) / "member"
-            _extract(model, wheel, part)
-            os.replace(part, target)
+            for sibling in (other for other in map(entry, MODELS) if other.wheel_sha256 == model.wheel_sha256):
+                part = Path(folder) / "member"
+                _extract(sibling, wheel, part)
+                os.replace(part, _target(sibling))
     except OSError as error:
         raise ModelUnavailable(f"model {name}: cannot write to the cache {target.parent}: {error}") from error
     return target
+
+
+def _target(model: ModelEntry) -> Path:
+    return config.cache_dir / "models" / f"{model.name}-{model.member_sha256[:16]}{Path(model.member).suffix}"
 
 
 def _download(model: ModelEntry, folder: Path) -> Path:
@@ -68,12 +72,8 @@ def _download(model: ModelEntry, folder: Path) -> Path:
 
 def _platform(wheel: str) -> list[str]:
     """What pip must be told to get exactly this wheel on any machine."""
-    *_, python, abi, platform = wheel.removesuffix(".whl").split("-")
-    if platform == "any":
-        return []
-    version = re.fullmatch(r"py(\d)", python)
-    chosen = [] if version is None else ["--python-version", version[1], "--implementation", "py", "--abi", abi]
-    return ["--platform", platform, *chosen]
+    platform = wheel.removesuffix(".whl").rsplit("-", 1)[1]
+    return [] if platform == "any" else ["--platform", platform]
 
 
 def _extract(model: ModelEntry, wheel: Path, part: Path) -> None:

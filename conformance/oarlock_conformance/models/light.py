@@ -30,7 +30,7 @@ def refill(model: ModelProto, seed: int) -> ModelProto:
     """A copy of ``model`` with every constant weight drawn from a generator seeded by ``seed``.
 
     Weights of two and more dimensions are normal with variance 2 / inputs, so that values keep their scale from layer
-    to layer; scales and variances lie in [0.5, 1.5); biases and means are normal with deviation 0.1.
+    to layer; scales lie in [0.25, 0.75) and variances in [0.75, 1.25), so that residual sums stay small; biases and means are normal with deviation 0.1.
     """
     copy = ModelProto()
     copy.CopyFrom(model)
@@ -52,20 +52,20 @@ def refill(model: ModelProto, seed: int) -> ModelProto:
 
 
 def _draw(generator: np.random.Generator, shape: Sequence[int], role: str) -> npt.NDArray[Any]:
-    if role == "scale":
-        return generator.random(shape, np.float32) + np.float32(0.5)
+    if role in ("scale", "variance"):
+        return generator.random(shape, np.float32) * np.float32(0.5) + np.float32(0.25 if role == "scale" else 0.75)
     normal = generator.standard_normal(shape, np.float32)
     inputs = math.prod(shape[1:])
     return normal * np.float32(math.sqrt(2 / inputs) if len(shape) > 1 and inputs > 1 else 0.1)
 
 
 def _role(nodes: Sequence[NodeProto], name: str) -> str:
-    """What a constant is for: a ``scale`` (must be near 1) or anything else, by what it feeds."""
+    """What a constant is for: a ``scale``, a ``variance`` or an ``offset``, by what it feeds."""
     for node in nodes:
         if name not in node.input:
             continue
         if node.op_type == "BatchNormalization":
-            return "scale" if list(node.input).index(name) in (1, 4) else "offset"
+            return {1: "scale", 4: "variance"}.get(list(node.input).index(name), "offset")
         if node.op_type == "Unsqueeze":
             return _role(nodes, node.output[0])
         return "scale" if node.op_type == "Mul" else "offset"

@@ -1,7 +1,8 @@
 """Expansion: operators that one kernel cannot do well become several, before fusion.
 
 A sort becomes passes that merge runs of doubling width; a long scan over few rows becomes scans of pieces, a scan of
-their totals, and an addition.
+their totals, and an addition. A convolution gets its image padded, and split into phases where it strides, so that what a
+tile needs lies side by side; a matrix product gets a transposed copy of an operand that does not.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from collections.abc import Callable
 import numpy as np
 
 from oarlock import dtypes
+from oarlock.codegen.lower.anchors import pairs
 from oarlock.codegen.lower.elementwise import identity
+from oarlock.codegen.lower.tiles import tiling
 from oarlock.codegen.schedule_dialect import SCHEDULE
-from oarlock.codegen.values import shape_of
+from oarlock.codegen.values import ints, shape_of
 from oarlock.ir import Context, Operation, Value
 from oarlock.ops import ArrayBuilder, array_context, tensor
 from oarlock.target import Target
@@ -112,7 +115,58 @@ def _scan_pieces(b: ArrayBuilder, x: Value, kind: str, axis: int) -> Value:
     return b.convert(result, dtype)
 
 
+def _convolution(op: Operation, context: Context, target: Target) -> list[Value] | None:
+    x, w = op.operands
+    result = shape_of(op.result)
+    if target.limits.vector_width < 2 or result[-1] < 4 or math.prod(result) == 0 or math.prod(shape_of(w)) == 0:
+        return None
+    b = _builder(op, context)
+    padding, strides, dilation = pairs(op, "padding"), ints(op, "strides"), ints(op, "dilation")
+    shape = shape_of(x)
+    stride = strides[-1]
+    span = (shape_of(w)[-1] - 1) * dilation[-1]
+    columns = -(-(span + 1) // stride) + result[-1]  # what the taps of the last column's tile may read
+    wanted = columns * stride if stride > 1 else shape[-1] + sum(padding[-1])
+    low = (0, 0, *(p[0] for p in padding))
+    high = [0, 0, *(p[1] for p in padding)]
+    if stride > 1:
+        extra = wanted - shape[-1] - padding[-1][0]
+        if extra < 0:  # the last elements are never read
+            limits = (*shape[:-1], shape[-1] + extra)
+            x = b("slice", x, starts=tuple(0 for _ in shape), limits=limits, steps=tuple(1 for _ in shape))
+            extra = 0
+        high[-1] = extra
+    if any(low) or any(high):
+        neutral = b.constant(np.asarray(0), tensor(x).dtype)
+        x = b("pad", x, neutral, low=low, high=tuple(high), interior=tuple(0 for _ in shape))
+    if stride > 1:
+        padded = shape_of(x)
+        x = b("reshape", x, shape=(*padded[:-1], columns, stride))
+        order = (*range(len(padded) - 1), len(padded), len(padded) - 1)
+        x = b.create("schedule.copy", (b("transpose", x, permutation=order),)).result
+    attributes = {"strides": strides, "dilation": dilation, "groups": op.attributes["groups"]}
+    return [b.create("schedule.convolution", (x, w), attributes, [op.result.type]).result]
+
+
+def _dot_general(op: Operation, context: Context, target: Target) -> list[Value] | None:
+    """Copy the right operand so that it is contiguous along its last free dimension, where nothing better is."""
+    x, y = op.operands
+    (_, by), (cx, cy) = pairs(op, "batch"), pairs(op, "contract")
+    free = [d for d in range(len(shape_of(y))) if d not in by + cy]
+    work = math.prod(shape_of(op.result)) * math.prod(shape_of(x)[d] for d in cx)
+    if target.limits.vector_width < 2 or not free or work < 32**3 or tiling(op, target) is not None:
+        return None
+    b = _builder(op, context)
+    order = (*by, *cy, *free)
+    moved = b.create("schedule.copy", (b("transpose", y, permutation=order),)).result
+    batch = (pairs(op, "batch")[0], tuple(range(len(by))))
+    contract = (cx, tuple(range(len(by), len(by) + len(cy))))
+    return [b("dot_general", x, moved, batch=batch, contract=contract, dtype=tensor(op.result).dtype)]
+
+
 _RULES: dict[str, Callable[[Operation, Context, Target], list[Value] | None]] = {
     "array.sort": _sort,
     "array.scan": _scan,
+    "array.convolution": _convolution,
+    "array.dot_general": _dot_general,
 }

@@ -21,11 +21,11 @@ __all__ = ["ANCHORS", "Group", "MOVERS", "REDUCTIONS", "SOLITARY", "base_of", "f
 
 REDUCTIONS = ("array.reduce_sum", "array.reduce_prod", "array.reduce_max", "array.reduce_min")
 ANCHORS = (
-    "array.dot_general", "array.convolution", "array.window_reduce", "array.argmax", "array.argmin",
+    "array.dot_general", "array.convolution", "schedule.convolution", "array.window_reduce", "array.argmax", "array.argmin",
 )  # fmt: skip
 SOLITARY = ("array.scatter", "array.scan", "schedule.merge_pass")
 """Operators that have a kernel of their own and take no part in fusion."""
-MOVERS = ("array.pad", "array.concat", "array.gather", "array.random_bits")
+MOVERS = ("array.pad", "array.concat", "array.gather", "array.random_bits", "schedule.copy")
 _FREE = (
     "array.broadcast", "array.reshape", "array.transpose", "array.slice", "array.reverse", "array.iota",
     "array.from_scalar",

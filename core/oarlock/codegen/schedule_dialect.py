@@ -29,6 +29,21 @@ SCHEDULE = Dialect(
             traits=frozenset({traits.PURE}),
             infer=_same,
         ),
+        OpDefinition(
+            "schedule.copy",
+            "The same values, laid out in memory in row-major order.",
+            operands=1,
+            traits=frozenset({traits.PURE}),
+            infer=lambda types, attributes: tuple(types),
+        ),
+        OpDefinition(
+            "schedule.convolution",
+            "A convolution whose image is padded already; with a stride along the last dimension, that dimension is "
+            "split into (phase, column).",
+            operands=2,
+            attributes={"strides": tuple, "dilation": tuple, "groups": int},
+            traits=frozenset({traits.PURE}),
+        ),
     ],
 )
 """Its operations."""

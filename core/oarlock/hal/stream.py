@@ -19,7 +19,8 @@ class StreamDriver(ABC):
         """Wait until all work given to ``stream`` is done, polling, for at most ``timeout_s`` seconds.
 
         Raises the first failure of any command on the stream since the last call: LaunchError naming the kernel, or
-        DeviceLostError. Raises DeviceTimeoutError when the deadline passes.
+        DeviceLostError. Raises DeviceTimeoutError when the deadline passes; that alone spoils nothing and forgets no
+        failure: the core waits in slices of a few milliseconds, so that other threads get a turn at the driver.
         """
 
 
@@ -39,7 +40,10 @@ class Streams(Protocol):
         ...
 
     def wait(self, stream: Handle | None, event: Handle) -> None:
-        """Work given to ``stream`` from now on starts after ``event``; returns at once."""
+        """Work given to ``stream`` from now on starts after ``event``; returns at once.
+
+        A failed command before ``event`` is a failure of ``stream`` too, for its data is not what it waited for.
+        """
         ...
 
     def query(self, event: Handle) -> bool:

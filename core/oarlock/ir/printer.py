@@ -91,7 +91,9 @@ def attribute_text(value: Attribute) -> str:
         return str(value)
     if isinstance(value, Size):
         return f"size<{value}>"
-    return _dense(value)
+    if isinstance(value, Dense):
+        return _dense(value)
+    return f"<{type(value).__name__}>"  # no attribute: only an operation that is refused for it is printed
 
 
 class Printer:

@@ -27,7 +27,7 @@ Emit = Callable[[ArrayBuilder, Value, Attributes], Value]
 Formula = Callable[[Array, Attributes], Any]
 
 
-def _sigmoid(x: Array) -> Array:
+def _sigmoid(x: Array) -> Any:
     e = np.exp(-np.abs(x))
     return np.where(x >= 0, 1, e) / (1 + e)
 
@@ -140,7 +140,10 @@ def _samples(*choices: dict[str, Any]) -> Callable[..., list[Any]]:
         calls = []
         for attributes in choices or ({},):
             calls += [sample(values(dtype, rng, shape), **attributes) for shape in SHAPES]
-            calls += [sample(uniform(dtype, rng, (513,), -9.0, 9.0), **attributes), sample(specials(dtype), **attributes)]
+            calls += [
+                sample(uniform(dtype, rng, (513,), -9.0, 9.0), **attributes),
+                sample(specials(dtype), **attributes),
+            ]
         return calls
 
     return make

@@ -14,7 +14,18 @@ from oarlock.dtypes import DType, float32
 from oarlock.ops.contract import contraction_axes
 from oarlock.ops.record import Array, Attributes, Record
 
-__all__ = ["BOUNDS", "SIGNLESS", "ULPS", "Call", "largest", "least_normal", "spacing", "unit_roundoff"]
+__all__ = [
+    "BOUNDS",
+    "SIGNLESS",
+    "ULPS",
+    "Bound",
+    "Call",
+    "largest",
+    "least_normal",
+    "scatter_bound",
+    "spacing",
+    "unit_roundoff",
+]
 
 
 def unit_roundoff(dtype: DType) -> float:
@@ -121,7 +132,8 @@ def _scan(call: Call) -> Any:
     return (call.operands[0].shape[call.integer("axis")] + 2) * call.unit * call.absolute() if sums else 0
 
 
-def _scatter(call: Call) -> Any:
+def scatter_bound(call: Call) -> Any:
+    """Every update that meets an element rounds once."""
     if call.attributes["kind"] not in ("add", "multiply"):
         return 0
     return (call.operands[1].size + 2) * unit_roundoff(call.dtype) * call.absolute()
@@ -134,6 +146,6 @@ BOUNDS: Mapping[str, Bound] = {
     "convolution": _convolution,
     "window_reduce": _window,
     "scan": _scan,
-    "scatter": _scatter,
+    "scatter": scatter_bound,
 }
 """Allowed absolute error before the result is rounded to its dtype, by operator."""

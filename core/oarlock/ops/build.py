@@ -162,9 +162,7 @@ def eye(b: ArrayBuilder, rows: int, columns: int, dtype: DType, k: int = 0) -> V
     return b.convert(b("equal", b("add", index(axis=0), b.full(k, column)), column), dtype)
 
 
-def linspace(
-    b: ArrayBuilder, start: float, stop: float, count: int, dtype: DType, *, endpoint: bool = True
-) -> Value:
+def linspace(b: ArrayBuilder, start: float, stop: float, count: int, dtype: DType, *, endpoint: bool = True) -> Value:
     """``count`` evenly spaced values from ``start`` to ``stop``, which is included if ``endpoint``.
 
     Formed as start * (1 - t) + stop * t in the dtype (float32 for 16-bit ones), so both ends are met exactly.
@@ -176,4 +174,3 @@ def linspace(
     rest = b("divide", b("subtract", b.full(steps, position), position), b.full(steps, position))
     line = b("add", b("multiply", b.full(start, rest), rest), b("multiply", b.full(stop, t), t))
     return b.convert(line, dtype)
-

@@ -36,7 +36,7 @@ def in_single(decompose: Decompose) -> Decompose:
 
 
 def wide_reference(function: Callable[[Sequence[Array], Attributes], Sequence[Any]]) -> Reference:
-    """A reference evaluated in float64 (extended for float64), its float results rounded once to the operands' dtype."""
+    """A reference in float64 (extended for float64) whose float results are rounded once to the operands' dtype."""
 
     @quiet
     def evaluate(operands: Sequence[Array], attributes: Attributes) -> Sequence[Any]:

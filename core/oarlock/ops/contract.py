@@ -29,7 +29,7 @@ from oarlock.ops.numerics import accumulator, narrow, quiet
 from oarlock.ops.record import Array, Attributes, Record
 from oarlock.ops.sampling import sample, small
 
-__all__ = ["CONTRACT", "contraction_axes"]
+__all__ = ["CONTRACT", "contraction_axes", "product_dtype"]
 
 _EXACT_LIMIT = 1 << 20
 """Up to so many products a float64 contraction is summed in extended precision, which no fast library offers."""
@@ -81,13 +81,14 @@ def _dot(operands: Sequence[Array], attributes: Attributes) -> Sequence[Any]:
     count = [math.prod(x.shape[a] for a in axes) for axes in (batch, free, contract)]
     columns = math.prod(y.shape[a] for a in free_y)
     result = dtype_of(attributes).numpy
-    wide = _accumulator(x.dtype, result, math.prod(count) * columns)
+    wide = product_dtype(x.dtype, result, math.prod(count) * columns)
     left = x.transpose(*batch, *free, *contract).reshape(count).astype(wide)
     right = y.transpose(*batch_y, *contract_y, *free_y).reshape(count[0], count[2], columns).astype(wide)
     return (narrow(np.matmul(left, right).reshape(shape), result),)
 
 
-def _accumulator(operand: np.dtype[Any], result: np.dtype[Any], products: int) -> np.dtype[Any]:
+def product_dtype(operand: np.dtype[Any], result: np.dtype[Any], products: int) -> np.dtype[Any]:
+    """The dtype in which a reference sums ``products`` products of ``operand`` dtype to results of ``result`` dtype."""
     wide = np.promote_types(accumulator(operand), accumulator(result))
     extended = wide == np.dtype(np.longdouble)
     return np.dtype(np.float64) if extended and products > _EXACT_LIMIT else wide
@@ -135,7 +136,7 @@ def _convolution(operands: Sequence[Array], attributes: Attributes) -> Sequence[
         (x.shape[i + 2] + sum(padding[i]) - (w.shape[i + 2] - 1) * dilation[i] - 1) // strides[i] + 1
         for i in range(x.ndim - 2)
     ]
-    wide = _accumulator(x.dtype, x.dtype, x.shape[0] * math.prod(spatial) * w.size)
+    wide = product_dtype(x.dtype, x.dtype, x.shape[0] * math.prod(spatial) * w.size)
     padded = np.pad(x.astype(wide), ((0, 0), (0, 0), *padding))
     channels, outputs = w.shape[1], w.shape[0] // groups
     weights = w.astype(wide).reshape(groups, outputs, channels, *w.shape[2:])

@@ -17,7 +17,7 @@ from oarlock.ops.record import Array, Attributes, Record
 from oarlock.ops.sampling import sample, small, values
 from oarlock.ops.shape import shape_of
 
-__all__ = ["INDEX"]
+__all__ = ["INDEX", "clamped"]
 
 _SCATTER: dict[str, Callable[..., Any]] = {
     "add": np.add.at,
@@ -48,12 +48,14 @@ def _gather(operands: Sequence[Array], attributes: Attributes) -> Sequence[Any]:
     axis = int(attributes["axis"])  # type: ignore[arg-type]
     if x.shape[axis] == 0:
         return (np.zeros((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]), x.dtype),)
-    return (np.take(x, _clamped(indices, x.shape[axis]), axis),)
+    return (np.take(x, clamped(indices, 0, x.shape[axis] - 1), axis),)
 
 
-def _clamped(indices: Array, size: int) -> Array:
-    wide = np.minimum(indices, np.iinfo(np.int64).max).astype(np.int64) if indices.dtype == np.uint64 else indices
-    return np.clip(wide.astype(np.int64), 0, size - 1)
+def clamped(indices: Array, low: int, high: int) -> Array:
+    """``indices`` of any integer dtype as int64 held within [low, high]."""
+    if indices.dtype == np.uint64:
+        indices = np.minimum(indices, np.uint64(high))
+    return np.clip(indices.astype(np.int64), low, high)
 
 
 def _infer_scatter(types: Sequence[TensorType], attributes: Attributes) -> Sequence[TensorType]:
@@ -75,8 +77,8 @@ def _scatter(operands: Sequence[Array], attributes: Attributes) -> Sequence[Any]
     x, indices, updates = operands
     axis, kind = int(attributes["axis"]), str(attributes["kind"])  # type: ignore[arg-type]
     size = x.shape[axis]
-    flat = _clamped(indices, size + 1).reshape(-1)
-    inside = (indices.reshape(-1) >= 0) & (flat < size)
+    flat = clamped(indices, -1, size).reshape(-1)
+    inside = (flat >= 0) & (flat < size)
     result = np.moveaxis(precise(x).copy(), axis, 0)
     rows = updates.reshape(*x.shape[:axis], flat.size, *x.shape[axis + 1 :])
     rows = np.moveaxis(precise(rows), axis, 0)[inside]

@@ -14,6 +14,7 @@ from oarlock.errors import ShapeError
 from oarlock.ir import Dim, TensorType, Value
 from oarlock.ops.build import broadcast_to, strided_slice
 from oarlock.ops.composite import composite, wide_reference
+from oarlock.ops.contract import product_dtype
 from oarlock.ops.inference import (
     FLOATS,
     NUMERIC,
@@ -38,7 +39,9 @@ def _infer_matmul(types: Sequence[TensorType], attributes: Attributes) -> Sequen
     if x.rank == 0 or y.rank == 0:
         raise ShapeError(f"matmul: operands are {x} and {y}, but none may be 0-d: use multiply")
     if x.shape[-1] != y.shape[max(y.rank - 2, 0)]:
-        raise ShapeError(f"matmul: the last axis of {x} and the {'last but one' if y.rank > 1 else 'only'} of {y} differ")
+        raise ShapeError(
+            f"matmul: the last axis of {x} and the {'last but one' if y.rank > 1 else 'only'} of {y} differ"
+        )
     batch = broadcast_shapes("matmul", x.shape[:-2], y.shape[:-2])
     return (TensorType(x.dtype, (*batch, *x.shape[-2:-1], *(y.shape[-1:] if y.rank > 1 else ()))),)
 
@@ -61,7 +64,7 @@ def _emit_matmul(b: ArrayBuilder, operands: Sequence[Value], attributes: Attribu
 @quiet
 def _matmul(operands: Sequence[Array], attributes: Attributes) -> Sequence[Any]:
     x, y = operands
-    wide = np.float64 if x.dtype.kind not in "iu" and x.dtype != np.float64 else x.dtype
+    wide = product_dtype(x.dtype, x.dtype, x.size * (y.shape[-1] if y.ndim > 1 else 1))
     return (narrow(np.matmul(x.astype(wide), y.astype(wide)), x.dtype),)
 
 
@@ -89,7 +92,9 @@ def _infer_transposed(types: Sequence[TensorType], attributes: Attributes) -> Se
     x, w = types
     check_dtype("conv_transpose", "the operand", same_dtypes("conv_transpose", types), FLOATS)
     if x.rank != w.rank or x.rank < 2:
-        raise ShapeError(f"conv_transpose: x is {x}, w is {w}: both need [N, C, spatial...] and [C, O/groups, spatial...]")
+        raise ShapeError(
+            f"conv_transpose: x is {x}, w is {w}: both need [N, C, spatial...] and [C, O/groups, spatial...]"
+        )
     groups = int_of("conv_transpose", attributes, "groups", least=1)
     shape, weights = static_shape("conv_transpose", "x", x), static_shape("conv_transpose", "w", w)
     if shape[1] != weights[0] or shape[1] % groups:
@@ -121,13 +126,14 @@ def _emit_transposed(b: ArrayBuilder, operands: Sequence[Value], attributes: Att
         high=(0, 0, *(max(p, 0) for p in high)),
         interior=(0, 0, *(s - 1 for s in strides)),
     )
-    crop = [slice(max(-lo, 0), dim - max(-hi, 0)) for lo, hi, dim in zip(low, high, tensor(spread).static_shape[2:], strict=True)]
+    crop = [
+        slice(max(-lo, 0), dim - max(-hi, 0))
+        for lo, hi, dim in zip(low, high, tensor(spread).static_shape[2:], strict=True)
+    ]
     spread = strided_slice(b, spread, [slice(None), slice(None), *crop]) if min([0, *low, *high]) < 0 else spread
     kernel = b("reverse", _swapped(b, w, groups), axes=tuple(range(2, rank + 2)))
     ones = (1,) * rank
-    return (
-        b("convolution", spread, kernel, strides=ones, padding=((0, 0),) * rank, dilation=dilation, groups=groups),
-    )
+    return (b("convolution", spread, kernel, strides=ones, padding=((0, 0),) * rank, dilation=dilation, groups=groups),)
 
 
 def _swapped(b: ArrayBuilder, w: Value, groups: int) -> Value:
@@ -154,7 +160,8 @@ def _transposed(operands: Sequence[Array], attributes: Attributes) -> Sequence[A
         at: tuple[Any, ...] = (..., *offset)
         part = np.matmul(weights[at].swapaxes(1, 2), inputs)
         view = tuple(
-            slice(o * d, o * d + (n - 1) * s + 1, s) for o, d, n, s in zip(offset, dilation, x.shape[2:], strides, strict=True)
+            slice(o * d, o * d + (n - 1) * s + 1, s)
+            for o, d, n, s in zip(offset, dilation, x.shape[2:], strides, strict=True)
         )
         result[(slice(None), slice(None), slice(None), *view)] += part.reshape(*part.shape[:3], *x.shape[2:])
     crop = tuple(slice(lo, size - hi) for size, (lo, hi) in zip(spread, padding, strict=True))
@@ -171,7 +178,8 @@ def _transposed_samples(dtype: DType, rng: np.random.Generator) -> list[Any]:
     ]
     keys = ("strides", "padding", "dilation", "output_padding", "groups")
     return [
-        sample(small(dtype, rng, x), small(dtype, rng, w), **dict(zip(keys, rest, strict=True))) for x, w, *rest in cases
+        sample(small(dtype, rng, x), small(dtype, rng, w), **dict(zip(keys, rest, strict=True)))
+        for x, w, *rest in cases
     ]
 
 

@@ -246,7 +246,7 @@ NORMALISE: tuple[Record, ...] = (
     ),
     _define(
         "group_norm",
-        "Mean 0 and variance 1 over each group of channels and all axes after them, times scale, plus bias, per channel.",
+        "Mean 0, variance 1 over each group of channels and the axes after them, times scale, plus bias, per channel.",
         "x scale bias", _channels, _group, _emit_group, _channel_samples(2, groups=2), {"groups": int},
     ),
 )  # fmt: skip

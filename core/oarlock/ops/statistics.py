@@ -132,7 +132,14 @@ def _log_softmax(operands: Sequence[Array], attributes: Attributes) -> Sequence[
 
 
 def _softmax_samples(dtype: DType, rng: np.random.Generator) -> list[Any]:
-    cases: list[tuple[tuple[int, ...], int]] = [((1,), 0), ((7,), 0), ((3, 5, 2), 1), ((4, 33), 0), ((2, 1025), 1), ((0, 3), 1)]
+    cases: list[tuple[tuple[int, ...], int]] = [
+        ((1,), 0),
+        ((7,), 0),
+        ((3, 5, 2), 1),
+        ((4, 33), 0),
+        ((2, 1025), 1),
+        ((0, 3), 1),
+    ]
     calls = [sample(values(dtype, rng, shape), axis=axis) for shape, axis in cases]
     calls += [sample(uniform(dtype, rng, (3, 17), -60.0, 60.0), axis=1), sample(specials(dtype).reshape(-1, 1), axis=1)]
     return calls
@@ -161,7 +168,7 @@ def _reduction(
         wide_reference(reference),
         in_single(decompose),
         samples or reduction_samples(),
-        attributes={"axes": tuple, "keepdims": bool, **{key: (int, float) for key in extra}},
+        attributes={"axes": tuple, "keepdims": bool, **dict.fromkeys(extra, (int, float))},
         optional=("keepdims", *extra),
         dtypes=allowed,
         tolerance="reduction" if allowed == FLOATS else "exact",

@@ -9,10 +9,14 @@ import numpy as np
 
 from oarlock import dtypes
 from oarlock.dtypes import DType
-from oarlock.ops.bounds import BOUNDS, SIGNLESS, ULPS, Call, largest, least_normal, spacing
+from oarlock.ops.bounds import BOUNDS as PRIMITIVE_BOUNDS
+from oarlock.ops.bounds import SIGNLESS, ULPS, Call, largest, least_normal, spacing
+from oarlock.ops.composite_bounds import COMPOSITE_BOUNDS
 from oarlock.ops.record import Array, Attributes, Record
 
 __all__ = ["allowed", "check", "exact"]
+
+BOUNDS = {**PRIMITIVE_BOUNDS, **COMPOSITE_BOUNDS}
 
 
 def exact(record: Record, operands: Sequence[Array], attributes: Attributes) -> list[Array]:
@@ -35,9 +39,9 @@ def allowed(
     """
     if not dtype.is_float or not _has_bound(record):
         return np.zeros(expected.shape)
-    wide = expected.astype(np.float64)
-    ulp = spacing(wide, dtype)
     with np.errstate(all="ignore"):
+        wide = expected.astype(np.float64)
+        ulp = spacing(wide, dtype)
         if record.name in BOUNDS:
             call = Call(record, dtype, wide, [_double(x) for x in operands], _raised(attributes), result)
             inside = np.broadcast_to(np.asarray(BOUNDS[record.name](call), np.float64), wide.shape)
@@ -95,8 +99,8 @@ def _judge(
     bound = allowed(record, dtype, expected, operands, attributes, index)
     if not dtype.is_float:
         return _Verdict(expected, bound, np.asarray(found != expected))
-    got, want = found.astype(np.float64), expected.astype(np.float64)
     with np.errstate(all="ignore"):
+        got, want = found.astype(np.float64), expected.astype(np.float64)
         fine = (got == want) | (np.abs(got - want) <= bound) | (np.isnan(got) & np.isnan(want))
         overflow = (bound > 0) & np.isfinite(want) & (np.abs(want) + bound >= largest(dtype))
         fine |= overflow & np.isinf(got) & (np.signbit(got) == np.signbit(want))

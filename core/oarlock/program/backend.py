@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from oarlock.errors import DeviceError, UnsupportedError
 from oarlock.target import Target
 
 if TYPE_CHECKING:
+    from oarlock import runtime
     from oarlock.ir import Operation
     from oarlock.program.calls import Call
     from oarlock.program.plans import Plan
@@ -45,8 +46,12 @@ class Backend(Protocol):
         """The device called ``name``; raises DeviceNotFoundError naming what there is."""
         ...
 
-    def devices(self) -> Sequence[DeviceLike]:
+    def device_names(self) -> Sequence[str]:
         """Every device that can be opened."""
+        ...
+
+    def open_devices(self) -> Sequence[DeviceLike]:
+        """The devices that are open."""
         ...
 
     def put(self, device: DeviceLike, array: npt.NDArray[Any]) -> Data:
@@ -55,6 +60,10 @@ class Backend(Protocol):
 
     def get(self, data: Data) -> npt.NDArray[Any]:
         """A fresh, writable copy of ``data`` on the host."""
+        ...
+
+    def move(self, data: Data, device: DeviceLike) -> Data:
+        """A copy of ``data`` on another device."""
         ...
 
     def execute(self, function: Operation, device: DeviceLike, arguments: Sequence[Data | int | float]) -> list[Data]:
@@ -74,26 +83,38 @@ class RuntimeBackend:
 
         return runtime.open_device(name)
 
-    def devices(self) -> Sequence[DeviceLike]:
+    def device_names(self) -> Sequence[str]:
         from oarlock import runtime
 
-        return [runtime.open_device(name) for name in runtime.device_names()]
+        return runtime.device_names()
+
+    def open_devices(self) -> Sequence[DeviceLike]:
+        from oarlock import runtime
+
+        return runtime.open_devices()
 
     def put(self, device: DeviceLike, array: npt.NDArray[Any]) -> Data:
         from oarlock import runtime
 
-        return from_numpy(array, device)
+        return runtime.from_numpy(array, cast("runtime.Device", device))
 
     def get(self, data: Data) -> npt.NDArray[Any]:
-        return data.numpy()
-
-    def execute(self, function: Operation, device: DeviceLike, arguments: Sequence[Data | int | float]) -> list[Data]:
         from oarlock import runtime
 
-        return list(runtime.execute(function, device, arguments))
+        return runtime.to_numpy(data)
+
+    def move(self, data: Data, device: DeviceLike) -> Data:
+        from oarlock import runtime
+
+        return runtime.transfer(data, cast("runtime.Device", device))
+
+    def execute(self, function: Operation, device: DeviceLike, arguments: Sequence[Data | int | float]) -> list[Data]:
+        from oarlock.runtime.execute import execute
+
+        return list(execute(function, cast("runtime.Device", device), arguments))
 
     def synchronize(self, device: DeviceLike) -> None:
-        device.synchronize()  # type: ignore[attr-defined]
+        cast("runtime.Device", device).synchronize()
 
 
 class Place:
@@ -109,8 +130,8 @@ class Place:
         """Memoised inference: (operator, attributes, operand kinds) -> call."""
         self.plans: dict[Any, Plan] = {}
         """Structure of a tape -> the function built for it."""
-        self.varying: dict[Any, tuple[int, ...] | None] = {}
-        """Starts of slices seen so far by pattern; None once they varied (see ``indexing``)."""
+        self.varying: dict[Any, tuple[int | None, ...]] = {}
+        """Starts of slices seen so far by pattern, None where they varied (see ``indexing``)."""
 
     def stores(self, dtype: DType) -> bool:
         return self.target.stores(dtype)

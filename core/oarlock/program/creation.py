@@ -186,7 +186,13 @@ def iota(where: Place, shape: tuple[int, ...], axis: int, dtype: DType | None = 
 
 
 def arange(
-    start: int | float, /, stop: int | float | None = None, step: int | float = 1, *, dtype: Any = None, device: Any = None
+    start: int | float,
+    /,
+    stop: int | float | None = None,
+    step: int | float = 1,
+    *,
+    dtype: Any = None,
+    device: Any = None,
 ) -> Tensor:
     """start, start + step, ... up to, not including, ``stop``; ``arange(n)`` counts from 0."""
     if stop is None:
@@ -238,15 +244,15 @@ def linspace(
     parts = num - 1 if endpoint else num
     counted = iota(where, (num,), 0)
     step = (stop - start) / parts if parts > 0 else 0.0
-    values = add(multiply(convert(counted, wide), as_scalar(where, wide, float(step))), as_scalar(where, wide, float(start)))
+    values = add(
+        multiply(convert(counted, wide), as_scalar(where, wide, float(step))), as_scalar(where, wide, float(start))
+    )
     if endpoint and num > 1:
         values = choose(equal(counted, num - 1), as_scalar(where, wide, float(stop)), values)
     return convert(values, wanted)
 
 
-def eye(
-    n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: Any = None
-) -> Tensor:
+def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: Any = None) -> Tensor:
     """Ones on the ``k``-th diagonal (above the main one for k > 0), zeros elsewhere."""
     shape = shape_of("eye", (n_rows, n_rows if n_cols is None else n_cols))
     where = place(device)

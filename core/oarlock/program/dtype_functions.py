@@ -68,7 +68,9 @@ def as_dtype(dtype: Any) -> DType:
     except TypeError:
         raise DTypeError(f"{dtype!r} is no data type; there are {', '.join(d.name for d in dtypes.ALL)}") from None
     if numpy_dtype.kind == "c":
-        raise UnsupportedError(f"complex numbers are not there yet (asked for {numpy_dtype}); use a pair of real tensors")
+        raise UnsupportedError(
+            f"complex numbers are not there yet (asked for {numpy_dtype}); use a pair of real tensors"
+        )
     return dtypes.from_numpy(numpy_dtype)
 
 
@@ -109,10 +111,8 @@ def finfo(type: Any, /) -> FloatInfo:
     dtype = type._kind.dtype if isinstance(type, Recorded) else as_dtype(type)
     if not dtype.is_float:
         raise DTypeError(f"finfo: {dtype} is no floating-point dtype; see iinfo")
-    info = ml_dtypes.finfo(dtype.numpy)
-    return FloatInfo(
-        dtype.bits, float(info.eps), float(info.max), float(info.min), float(info.smallest_normal), dtype
-    )
+    info: Any = ml_dtypes.finfo(dtype.numpy)  # type: ignore[no-untyped-call]
+    return FloatInfo(dtype.bits, float(info.eps), float(info.max), float(info.min), float(info.smallest_normal), dtype)
 
 
 def iinfo(type: Any, /) -> IntegerInfo:
@@ -151,7 +151,7 @@ def isdtype(dtype: Any, kind: Any) -> bool:
         return dtype.kind in _CLASSES[kind]
     if isinstance(kind, str) and not any(d.name == kind for d in dtypes.ALL):
         raise DTypeError(f"isdtype: no class or dtype {kind!r}; classes are {', '.join(_CLASSES)}")
-    return dtype == as_dtype(kind)
+    return bool(dtype == as_dtype(kind))
 
 
 def broad_dtype(dtype: DType, value: bool | int | float, place: Place | None = None) -> DType:

@@ -2,25 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from oarlock.program.dtype_functions import as_float
-from oarlock.program.elementwise import (
-    Operand,
-    abs,
-    add,
-    divide,
-    equal,
-    logical_or,
-    maximum,
-    minimum,
-    multiply,
-    negative,
-    subtract,
-    tensors,
-)
-from oarlock.program.searching import where
+from oarlock.program.elementwise import Operand, tensors
 from oarlock.program.tape import apply
 
 if TYPE_CHECKING:
@@ -145,26 +130,25 @@ def tanh(x: Operand, /) -> Tensor:
 
 def rsqrt(x: Operand, /) -> Tensor:
     """1 / sqrt(x)."""
-    return divide(1.0, sqrt(x))
+    return _elementary("rsqrt", x)
+
+
+def _pair(name: str, x1: Operand, x2: Operand) -> Tensor:
+    """An operator on two floats: integers and bools become the default float."""
+    x, y = tensors(name, x1, x2)
+    return apply(name, as_float(x), as_float(y))
 
 
 def atan2(x1: Operand, x2: Operand, /) -> Tensor:
     """The angle of the point (x2, x1), in radians in [-pi, pi]."""
-    y, x = tensors("atan2", x1, x2)
-    return apply("atan2", as_float(y), as_float(x))
+    return _pair("atan2", x1, x2)
 
 
 def hypot(x1: Operand, x2: Operand, /) -> Tensor:
     """sqrt(x1 * x1 + x2 * x2) without overflow or underflow on the way; inf where either is infinite."""
-    x, y = (abs(as_float(value)) for value in tensors("hypot", x1, x2))
-    larger, smaller = maximum(x, y), minimum(x, y)
-    ratio = divide(smaller, where(equal(larger, 0), 1, larger))
-    length = multiply(larger, sqrt(add(1, multiply(ratio, ratio))))
-    return where(logical_or(equal(x, math.inf), equal(y, math.inf)), math.inf, length)
+    return _pair("hypot", x1, x2)
 
 
 def logaddexp(x1: Operand, x2: Operand, /) -> Tensor:
     """log(exp(x1) + exp(x2)) without overflow on the way."""
-    x, y = (as_float(value) for value in tensors("logaddexp", x1, x2))
-    apart = add(maximum(x, y), log1p(exp(negative(abs(subtract(x, y))))))
-    return where(equal(x, y), add(x, math.log(2)), apart)
+    return _pair("logaddexp", x1, x2)

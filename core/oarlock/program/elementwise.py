@@ -77,7 +77,7 @@ def tensors(name: str, *operands: Any) -> list[Tensor]:
         if not isinstance(operand, Recorded):
             dtype = broad_dtype(dtype, operand, place)
     return [
-        convert(operand, dtype) if isinstance(operand, Recorded) else as_scalar(place, dtype, operand)
+        convert(operand, dtype) if isinstance(operand, Recorded) else as_scalar(place, dtype, operand)  # type: ignore[arg-type]
         for operand in operands
     ]
 
@@ -107,8 +107,12 @@ def on_place(name: str, operand: Any, place: Place | None) -> Tensor:
 
 def _binary(name: str, x1: Any, x2: Any) -> Tensor:
     """A primitive on two operands of any dtype."""
-    if isinstance(x1, Recorded) and isinstance(x2, Recorded) and x1._kind.dtype is x2._kind.dtype:
-        return apply(name, x1, x2)  # type: ignore[arg-type]
+    if isinstance(x1, Recorded):
+        if isinstance(x2, Recorded):
+            if x1._kind.dtype is x2._kind.dtype:
+                return apply(name, x1, x2)  # type: ignore[arg-type]
+        elif type(x2) is float and x1._kind.dtype.is_float:
+            return apply(name, x1, scalar(x1._place, x1._kind.dtype, _rounded(x1._kind.dtype, x2)))  # type: ignore[arg-type]
     return apply(name, *tensors(name, x1, x2))
 
 
@@ -171,8 +175,8 @@ def fmod(x1: Operand, x2: Operand, /) -> Tensor:
 def pow(x1: Operand, x2: Operand, /) -> Tensor:
     """x1 to the power of x2; an integer to a negative power gives 0, but for the bases 1 and -1."""
     if isinstance(x1, Recorded) and type(x2) in (int, float) and x2 == 2 and x1._kind.dtype.kind != "bool":
-        x = x1 if type(x2) is int else as_float(x1)  # type: ignore[arg-type]
-        return apply("multiply", x, x)  # type: ignore[arg-type]
+        x = x1 if type(x2) is int else as_float(x1)
+        return apply("multiply", x, x)
     return _binary("power", x1, x2)
 
 
@@ -304,13 +308,13 @@ def sign(x: Operand, /) -> Tensor:
 
 def square(x: Operand, /) -> Tensor:
     """x * x."""
-    (x,) = tensors("square", x)
-    return apply("multiply", x, x)
+    return _unary("square", x)
 
 
 def reciprocal(x: Operand, /) -> Tensor:
     """1 / x."""
-    return divide(1, x)
+    (x,) = tensors("reciprocal", x)
+    return apply("reciprocal", as_float(x))
 
 
 def ceil(x: Operand, /) -> Tensor:
@@ -342,19 +346,19 @@ def isnan(x: Operand, /) -> Tensor:
 def isinf(x: Operand, /) -> Tensor:
     """Whether it is an infinity."""
     (x,) = tensors("isinf", x)
-    return equal(abs(x), math.inf) if x._kind.dtype.is_float else _everywhere(x, False)
+    return apply("is_inf", x) if x._kind.dtype.is_float else _everywhere(x, False)
 
 
 def isfinite(x: Operand, /) -> Tensor:
     """Whether it is neither an infinity nor NaN."""
     (x,) = tensors("isfinite", x)
-    return less(abs(x), math.inf) if x._kind.dtype.is_float else _everywhere(x, True)
+    return apply("is_finite", x) if x._kind.dtype.is_float else _everywhere(x, True)
 
 
 def signbit(x: Operand, /) -> Tensor:
     """Whether the sign bit is set: negative numbers, -0 and NaN with that bit."""
     (x,) = tensors("signbit", x)
-    return less(copysign(1.0, x), 0) if x._kind.dtype.is_float else less(x, 0)
+    return apply("signbit", x) if x._kind.dtype.kind != "bool" else _everywhere(x, False)
 
 
 def _everywhere(x: Tensor, value: bool) -> Tensor:

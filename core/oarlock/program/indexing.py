@@ -14,7 +14,7 @@ from oarlock.errors import BoundsError, DTypeError, ShapeError
 from oarlock.program.creation import asarray, iota
 from oarlock.program.dtype_functions import convert
 from oarlock.program.elementwise import add, as_scalar, less, multiply, positive
-from oarlock.program.host import host_function, put
+from oarlock.program.host import host_function
 from oarlock.program.manipulation import broadcast_shape, broadcast_to, flip, moveaxis, one_axis, permute_dims
 from oarlock.program.searching import where
 from oarlock.program.tape import Recorded, apply
@@ -89,7 +89,9 @@ def _index_part(x: Tensor, part: Any) -> Item:
         return _host_index(x, array)
     if hasattr(part, "__index__"):
         return part.__index__()
-    raise DTypeError(f"{type(part).__name__} is no index: use integers, slices, ..., None, or tensors of integers or bool")
+    raise DTypeError(
+        f"{type(part).__name__} is no index: use integers, slices, ..., None, or tensors of integers or bool"
+    )
 
 
 def _host_index(x: Tensor, array: np.ndarray[Any, Any]) -> Tensor:
@@ -281,7 +283,7 @@ def flat_index(arrays: Sequence[Tensor], sizes: Sequence[int]) -> Tensor:
 
 def _can_hold(array: Tensor, size: int) -> bool:
     dtype = array._kind.dtype
-    return size - 1 < 2 ** (dtype.bits - (dtype.kind == "int"))
+    return bool(size - 1 < 2 ** (dtype.bits - (dtype.kind == "int")))
 
 
 def _without_masks(x: Tensor, parts: Sequence[Item]) -> tuple[Tensor, list[Item]]:
@@ -296,14 +298,18 @@ def _without_masks(x: Tensor, parts: Sequence[Item]) -> tuple[Tensor, list[Item]
                 raise BoundsError(f"a mask of shape {shape} does not fit dimensions of sizes {own}")
             if not shape:
                 x = apply("reshape", x, shape=(*x._kind.shape[:axis], 1, *x._kind.shape[axis:]))
-                result.append(host_function("mask", lambda m: np.nonzero(m.reshape(1)), part, indices=(0,))[0])
+                result.extend(_positions(apply("reshape", part, shape=(1,))))  # type: ignore[arg-type]
             else:
-                result.extend(host_function("mask", np.nonzero, part, indices=range(len(shape))))
+                result.extend(_positions(part))  # type: ignore[arg-type]
             axis += max(len(shape), 1)
             continue
         result.append(part)
         axis += part is not None
     return x, result
+
+
+def _positions(mask: Tensor) -> tuple[Tensor, ...]:
+    return host_function("mask", np.nonzero, mask, indices=range(len(mask._kind.shape)))
 
 
 def take(x: Tensor, indices: Any, /, *, axis: int | None = None) -> Tensor:
@@ -335,8 +341,3 @@ def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Tensor:
     positions = flat_index([iota(x._place, (rows, 1), 0), columns], [rows, size])
     result = apply("gather", flat, positions, axis=0)
     return moveaxis(apply("reshape", result, shape=(*lead, count)), -1, axis)
-
-
-def host_positions(x: Tensor, array: np.ndarray[Any, Any]) -> Tensor:
-    """Positions that the host worked out, where x is."""
-    return put(x._place, array.astype(x._place.default_int.numpy))

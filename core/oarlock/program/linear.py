@@ -39,26 +39,7 @@ def matmul(x1: Operand, x2: Operand, /) -> Tensor:
 
     Raises ShapeError when an operand has no dimension or the inner sizes differ.
     """
-    x, y = _numbers("matmul", x1, x2)
-    left, right = x._kind.shape, y._kind.shape
-    if not left or not right:
-        raise ShapeError(f"matmul: shapes {left} and {right}: a 0-d operand has no rows; use multiply")
-    inner = len(right) - (2 if len(right) > 1 else 1)
-    if left[-1] != right[inner]:
-        raise ShapeError(f"matmul: shapes {left} and {right} do not fit: {left[-1]} meets {right[inner]}")
-    if len(right) <= 2:
-        return _dot(x, y, ((), ()), ((len(left) - 1,), (inner,)))
-    if len(left) == 1:
-        return _dot(x, y, ((), ()), ((0,), (inner,)))
-    return _batched(x, y)
-
-
-def _batched(x: Tensor, y: Tensor) -> Tensor:
-    left, right = x._kind.shape, y._kind.shape
-    lead = broadcast_shape("matmul", left[:-2], right[:-2])
-    rank = len(lead)
-    x, y = broadcast_to(x, (*lead, *left[-2:])), broadcast_to(y, (*lead, *right[-2:]))
-    return _dot(x, y, (range(rank), range(rank)), ((rank + 1,), (rank,)))
+    return apply("matmul", *_numbers("matmul", x1, x2))
 
 
 def tensordot(x1: Tensor, x2: Tensor, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:

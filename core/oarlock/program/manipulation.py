@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from oarlock.program.tensor import Tensor
 
 __all__ = [
-    "broadcast_arrays", "broadcast_shape", "broadcast_to", "concat", "expand_dims", "flip", "matrix_transpose", "moveaxis",
-    "one_axis", "permute_dims", "repeat", "reshape", "roll", "squeeze", "stack", "swapaxes", "tile", "unstack",
+    "broadcast_arrays", "broadcast_shape", "broadcast_to", "concat", "expand_dims", "flip", "matrix_transpose",
+    "moveaxis", "one_axis", "permute_dims", "repeat", "reshape", "roll", "shape_of", "squeeze", "stack", "swapaxes",
+    "tile", "unstack",
 ]  # fmt: skip
 
 
@@ -134,7 +135,9 @@ def swapaxes(x: Tensor, axis1: int, axis2: int, /) -> Tensor:
 def moveaxis(x: Tensor, source: int | Sequence[int], destination: int | Sequence[int], /) -> Tensor:
     """x with the dimensions ``source`` moved to the positions ``destination``; the others keep their order."""
     sources = [one_axis("moveaxis", a, x) for a in (source if isinstance(source, Sequence) else (source,))]
-    places = [one_axis("moveaxis", a, x) for a in (destination if isinstance(destination, Sequence) else (destination,))]
+    places = [
+        one_axis("moveaxis", a, x) for a in (destination if isinstance(destination, Sequence) else (destination,))
+    ]
     if len(sources) != len(places) or len(set(sources)) != len(sources) or len(set(places)) != len(places):
         raise ShapeError(f"moveaxis: source {source} and destination {destination} do not pair up")
     order = [a for a in range(len(x._kind.shape)) if a not in sources]
@@ -193,7 +196,7 @@ def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Tensor, ...]:
 
 
 def roll(x: Tensor, /, shift: int | Sequence[int], *, axis: int | Sequence[int] | None = None) -> Tensor:
-    """x moved on by ``shift`` along ``axis``; what leaves at the end comes in at the front. None: in row-major order."""
+    """x moved on by ``shift`` along ``axis``; what leaves at the end comes in at the front. None: over all of it."""
     if axis is None:
         if isinstance(shift, Sequence):
             raise ShapeError("roll: several shifts need as many axes")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -12,7 +11,7 @@ from oarlock.dtypes import DType
 from oarlock.errors import DTypeError, ShapeError
 from oarlock.program.dtype_functions import as_dtype, as_float, convert
 from oarlock.program.elementary import sqrt
-from oarlock.program.elementwise import divide, multiply, subtract
+from oarlock.program.elementwise import subtract
 from oarlock.program.manipulation import concat, one_axis
 from oarlock.program.tape import apply, scalar
 
@@ -20,7 +19,8 @@ if TYPE_CHECKING:
     from oarlock.program.tensor import Tensor
 
 __all__ = [
-    "Axis", "all", "any", "count_nonzero", "cumulative_prod", "cumulative_sum", "diff", "max", "mean", "min", "prod", "std", "sum", "var",
+    "Axis", "all", "any", "count_nonzero", "cumulative_prod", "cumulative_sum", "diff", "max", "mean", "min", "prod",
+    "std", "sum", "var",
 ]  # fmt: skip
 
 Axis: TypeAlias = "int | Sequence[int] | None"
@@ -90,41 +90,23 @@ def all(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     return _reduce("min", convert(x, dtypes.bool_), axis, keepdims)
 
 
-def _wide(x: Tensor) -> Tensor:
-    """x as floats in which a mean neither overflows nor loses much: 16-bit floats as float32."""
-    x = as_float(x)
-    return convert(x, dtypes.float32) if x._kind.dtype.bits == 16 else x
-
-
-def _count(x: Tensor, axes: Sequence[int]) -> int:
-    return math.prod(x._kind.shape[a] for a in axes)
-
-
-def _over(x: Tensor, count: float) -> Tensor:
-    """x / count, with 0 / 0 where there is nothing to count."""
-    return divide(x, scalar(x._place, x._kind.dtype, float(builtins.max(count, 0.0))))
-
-
 def mean(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """The mean over ``axis``, of integers in the default float; NaN when there are no elements."""
-    axes = axes_of("mean", axis, x)
-    total = _reduce("sum", _wide(x), axes, keepdims)
-    return convert(_over(total, _count(x, axes)), as_float(x)._kind.dtype)
+    return apply("mean", as_float(x), axes=axes_of("mean", axis, x), keepdims=bool(keepdims))
 
 
 def var(x: Tensor, /, *, axis: Axis = None, correction: int | float = 0.0, keepdims: bool = False) -> Tensor:
     """The variance over ``axis``: squared distances from the mean, summed, divided by the count less ``correction``."""
     axes = axes_of("var", axis, x)
-    wide = _wide(x)
-    centred = subtract(wide, _over(_reduce("sum", wide, axes, True), _count(x, axes)))
-    total = _reduce("sum", multiply(centred, centred), axes, keepdims)
-    return convert(_over(total, _count(x, axes) - correction), as_float(x)._kind.dtype)
+    return apply("variance", as_float(x), axes=axes, keepdims=bool(keepdims), correction=float(correction))
 
 
 def std(x: Tensor, /, *, axis: Axis = None, correction: int | float = 0.0, keepdims: bool = False) -> Tensor:
-    """The standard deviation over ``axis``: the square root of ``var``."""
-    wide = var(_wide(x), axis=axis, correction=correction, keepdims=keepdims)
-    return convert(sqrt(wide), as_float(x)._kind.dtype)
+    """The standard deviation over ``axis``: the square root of ``var``, worked out in float32 for 16-bit floats."""
+    value = as_float(x)
+    dtype = value._kind.dtype
+    wide = convert(value, dtypes.float32) if dtype.bits == 16 else value
+    return convert(sqrt(var(wide, axis=axis, correction=correction, keepdims=keepdims)), dtype)
 
 
 def count_nonzero(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from oarlock import dtypes
-from oarlock.errors import DTypeError, ShapeError
+from oarlock.errors import ShapeError
 from oarlock.program.dtype_functions import convert
 from oarlock.program.elementwise import Operand, add, as_scalar, equal, less, logical_and, not_equal, on_place, tensors
 from oarlock.program.host import host_function

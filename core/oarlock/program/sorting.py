@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from oarlock.program.elementwise import positive
 from oarlock.program.host import host_function
@@ -18,6 +19,9 @@ __all__ = [
     "UniqueAll", "UniqueCounts", "UniqueInverse", "argsort", "sort", "unique_all", "unique_counts", "unique_inverse",
     "unique_values",
 ]  # fmt: skip
+
+
+Array: TypeAlias = npt.NDArray[Any]
 
 
 class UniqueAll(NamedTuple):
@@ -60,7 +64,7 @@ def argsort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: b
     return apply_many("sort", x, axis=one_axis("argsort", axis, x), descending=bool(descending), dtype=dtype)[1]
 
 
-def _unique(x: np.ndarray) -> tuple[np.ndarray, ...]:  # type: ignore[type-arg]
+def _unique(x: Array) -> tuple[Array, ...]:
     values, indices, inverse, counts = np.unique(
         x, return_index=True, return_inverse=True, return_counts=True, equal_nan=False
     )
@@ -83,7 +87,7 @@ def unique_counts(x: Tensor, /) -> UniqueCounts:
 
 
 def unique_inverse(x: Tensor, /) -> UniqueInverse:
-    """Distinct values in rising order, and which one each element is. Runs on the host: the size depends on the data."""
+    """Distinct values in rising order, and which one each element is. Runs on the host, as the size depends on data."""
     values, inverse = host_function("unique_inverse", lambda a: (_unique(a)[0], _unique(a)[2]), x, indices=(1,))
     return UniqueInverse(values, inverse)
 

@@ -70,11 +70,10 @@ class Recorded:
     _number: int
     _failure: Failure | None
 
-    _public: ClassVar[type[Recorded]]
-    """The class of what recording returns: the one subclass there is."""
-
     def __init_subclass__(cls) -> None:
-        Recorded._public = cls
+        """The one subclass there is, Tensor, is the class of what recording returns."""
+        global _public
+        _public = cls
 
     def _settle(self) -> Data:
         """The data, running the tape first when it is pending; raises what made the program fail."""
@@ -102,6 +101,10 @@ class Recorded:
         self._data = data
         self._failure = failure
         self._tape = None
+
+
+_public: type[Recorded] = Recorded
+_new = object.__new__
 
 
 class Tape:
@@ -151,11 +154,12 @@ class Tape:
                 found[number] = tensor
         return found
 
-    def flush(self) -> None:
-        """Run all of it. A failure is left in the results, which raise it when they are used."""
+    def flush(self) -> Exception | None:
+        """Run all of it. A failure is left in the results, which raise it when they are used, and returned."""
+        failure: Exception | None = None
         with self.lock:
             if self.closed:
-                return
+                return None
             self.thread.drop(self)
             waiting = self.waiting()
             if waiting:
@@ -163,10 +167,12 @@ class Tape:
                     data = _execute(self.place, self.entries, self.sites, self.payloads, list(waiting))
                 except Exception as error:
                     self._fail(waiting, error)
+                    failure = next(iter(waiting.values()))._failure.again()  # type: ignore[union-attr]
                 else:
                     for tensor, value in zip(waiting.values(), data, strict=True):
                         tensor._finish(value, None)
             self._close()
+        return failure
 
     def overflow(self) -> None:
         """Run what a limit demands: whole turns of a loop, each as one program, or all of it where nothing repeats."""
@@ -280,60 +286,73 @@ _local = _Local()
 
 def _record(place: Place, name: str, operands: Sequence[Recorded], attributes: dict[str, Attribute]) -> Any:
     """Record one operator: its tensor, or a tuple of them when it has several results."""
-    kinds = []
+    state = _local.state
+    tape = state.tapes.get(place) or state.tape(place)
+    key: tuple[Any, ...] = (name, *attributes.items()) if attributes else (name,)
     for operand in operands:
         if operand._place is not place:
             raise DeviceError(
                 f"{name}: operands are on {place.name} and {operand._place.name}: move one with x.to({place.name!r})"
             )
-        kinds.append(operand._kind)
-    key = (name, *kinds, *attributes.items())
+        if operand._data is None and operand._tape is not tape:
+            operand._settle()
+        key += (operand._kind,)
     call = place.calls.get(key)
     if call is None:
-        call = infer(place, name, kinds, attributes)
-        if len(place.calls) >= MEMO_LIMIT:
-            place.calls.clear()
-        place.calls[key] = call
-    state = _local.state
-    while True:
-        tape = state.tapes.get(place) or state.tape(place)
+        call = _inferred(place, name, operands, attributes, key)
+    with tape.lock:
+        if tape.closed:
+            state.drop(tape)
+            return _record(place, name, operands, attributes)
+        results = tape.results
+        entry: tuple[Any, ...] = (call,)
         for operand in operands:
-            if operand._data is None and operand._tape is not tape:
-                operand._settle()
-        with tape.lock:
-            if tape.closed:
-                state.drop(tape)
-                continue
-            entry = [call]
-            for operand in operands:
-                data = operand._data
-                entry.append(operand._number if data is None else tape.leaf(operand._kind, data))  # type: ignore[arg-type]
-            tape.entries.append(tuple(entry))
-            tape.sites.append(call_site(3))
-            results = call.results
-            if len(results) == 1:
-                made = _pending(results[0], place, tape)
-            else:
-                made = tuple([_pending(kind, place, tape) for kind in results])
-            tape.count += 1
-            tape.held += call.nbytes
-            if tape.count >= tape.limit or tape.held >= limits.held_bytes:
-                tape.overflow()
-            return made
+            data = operand._data
+            entry += (
+                operand._number if data is None else tape.leaf_numbers.get(id(data)) or tape.leaf(operand._kind, data),
+            )
+        tape.entries.append(entry)
+        tape.sites.append(call_site(3))
+        kinds = call.results
+        made: Any
+        if len(kinds) == 1:
+            made = _new(_public)
+            made._kind = kinds[0]
+            made._place = place
+            made._data = made._failure = None
+            made._tape = tape
+            made._number = len(results)
+            results.append(ref(made))
+        else:
+            made = tuple([_pending(kind, place, tape) for kind in kinds])
+        tape.count += 1
+        tape.held += call.nbytes
+        if tape.count >= tape.limit or tape.held >= limits.held_bytes:
+            tape.overflow()
+        return made
+
+
+def _inferred(
+    place: Place, name: str, operands: Sequence[Recorded], attributes: dict[str, Attribute], key: tuple[Any, ...]
+) -> Call:
+    """A call seen for the first time, which is remembered under ``key``."""
+    call = infer(place, name, [operand._kind for operand in operands], attributes)
+    if len(place.calls) >= MEMO_LIMIT:
+        place.calls.clear()
+    place.calls[key] = call
+    return call
 
 
 def _pending(kind: Kind, place: Place, tape: Tape) -> Any:
     """A tensor that will be the next value of ``tape``."""
-    tensor = Recorded._public.__new__(Recorded._public)
-    tensor._kind = kind
-    tensor._place = place
-    tensor._data = None
-    tensor._failure = None
-    tensor._tape = tape
-    results = tape.results
-    tensor._number = len(results)
-    results.append(ref(tensor))
-    return tensor
+    made = _new(_public)
+    made._kind = kind
+    made._place = place
+    made._data = made._failure = None
+    made._tape = tape
+    made._number = len(tape.results)
+    tape.results.append(ref(made))
+    return made
 
 
 def apply(name: str, *operands: Tensor, **attributes: Attribute) -> Tensor:
@@ -372,18 +391,18 @@ def scalar(place: Place, dtype: DType, value: float | int | bool) -> Tensor:
 
 def concrete(kind: Kind, place: Place, data: Data) -> Tensor:
     """A tensor whose data is there already."""
-    tensor = Recorded._public.__new__(Recorded._public)
-    tensor._kind = kind
-    tensor._place = place
-    tensor._number = -1
-    tensor._finish(data, None)
-    return tensor  # type: ignore[return-value]
+    made = _new(_public)
+    made._kind = kind
+    made._place = place
+    made._number = -1
+    made._finish(data, None)
+    return made  # type: ignore[return-value]
 
 
-def flush_thread() -> None:
-    """Run what this thread has recorded, on every device."""
-    for tape in list(_local.state.tapes.values()):
-        tape.flush()
+def flush_thread() -> Exception | None:
+    """Run what this thread has recorded, on every device; returns the first failure."""
+    failures = [tape.flush() for tape in list(_local.state.tapes.values())]
+    return next((failure for failure in failures if failure is not None), None)
 
 
 @contextmanager

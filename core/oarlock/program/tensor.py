@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from typing import Any, cast
 
 import numpy as np
@@ -10,12 +11,12 @@ import numpy.typing as npt
 
 from oarlock.dtypes import DType
 from oarlock.errors import DTypeError, OarlockError, ShapeError, UnsupportedError
-from oarlock.program import assignment, creation, dlpack, dtype_functions, elementwise, indexing, linear, manipulation
-from oarlock.program.backend import DeviceLike, Place, place
+from oarlock.program import assignment, dlpack, dtype_functions, elementwise, indexing, linear, manipulation
+from oarlock.program.backend import DeviceLike, Place, backend, place
 from oarlock.program.elementwise import Operand
-from oarlock.program.host import host_array, put
+from oarlock.program.host import host_array
 from oarlock.program.repr import tensor_repr
-from oarlock.program.tape import Recorded
+from oarlock.program.tape import Recorded, concrete
 
 __all__ = ["Tensor"]
 
@@ -97,7 +98,7 @@ class Tensor(Recorded):
         if where is self._place:
             return self
         where.check_stores(self._kind.dtype, f"tensor from {self._place.name}")
-        return put(where, host_array(self))
+        return concrete(self._kind, where, backend().move(self._settle(), where.device))
 
     def reshape(self, *shape: Any) -> Tensor:
         """See ``ol.reshape``; sizes may be given one by one."""
@@ -147,9 +148,7 @@ class Tensor(Recorded):
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         if api_version not in (None, "2021.12", "2022.12", "2023.12", "2024.12"):
             raise ValueError(f"array API version {api_version!r} is not there; the newest is '2024.12'")
-        import oarlock
-
-        return oarlock
+        return import_module("oarlock")
 
     def __dlpack__(
         self,
@@ -204,7 +203,11 @@ class Tensor(Recorded):
         return elementwise.subtract(other, self) if isinstance(other, _OPERANDS) else NotImplemented
 
     def __isub__(self, other: Operand) -> Tensor:
-        return self._updated("subtract", elementwise.subtract(self, other)) if isinstance(other, _OPERANDS) else NotImplemented
+        return (
+            self._updated("subtract", elementwise.subtract(self, other))
+            if isinstance(other, _OPERANDS)
+            else NotImplemented
+        )
 
     def __mul__(self, other: Operand) -> Tensor:
         return elementwise.multiply(self, other) if isinstance(other, _OPERANDS) else NotImplemented
@@ -213,7 +216,11 @@ class Tensor(Recorded):
         return elementwise.multiply(other, self) if isinstance(other, _OPERANDS) else NotImplemented
 
     def __imul__(self, other: Operand) -> Tensor:
-        return self._updated("multiply", elementwise.multiply(self, other)) if isinstance(other, _OPERANDS) else NotImplemented
+        return (
+            self._updated("multiply", elementwise.multiply(self, other))
+            if isinstance(other, _OPERANDS)
+            else NotImplemented
+        )
 
     def __truediv__(self, other: Operand) -> Tensor:
         return elementwise.divide(self, other) if isinstance(other, _OPERANDS) else NotImplemented
@@ -222,7 +229,9 @@ class Tensor(Recorded):
         return elementwise.divide(other, self) if isinstance(other, _OPERANDS) else NotImplemented
 
     def __itruediv__(self, other: Operand) -> Tensor:
-        return self._updated("divide", elementwise.divide(self, other)) if isinstance(other, _OPERANDS) else NotImplemented
+        return (
+            self._updated("divide", elementwise.divide(self, other)) if isinstance(other, _OPERANDS) else NotImplemented
+        )
 
     def __floordiv__(self, other: Operand) -> Tensor:
         return elementwise.floor_divide(self, other) if isinstance(other, _OPERANDS) else NotImplemented
@@ -231,7 +240,11 @@ class Tensor(Recorded):
         return elementwise.floor_divide(other, self) if isinstance(other, _OPERANDS) else NotImplemented
 
     def __ifloordiv__(self, other: Operand) -> Tensor:
-        return self._updated("floor_divide", elementwise.floor_divide(self, other)) if isinstance(other, _OPERANDS) else NotImplemented
+        return (
+            self._updated("floor_divide", elementwise.floor_divide(self, other))
+            if isinstance(other, _OPERANDS)
+            else NotImplemented
+        )
 
     def __mod__(self, other: Operand) -> Tensor:
         return elementwise.remainder(self, other) if isinstance(other, _OPERANDS) else NotImplemented
@@ -240,7 +253,11 @@ class Tensor(Recorded):
         return elementwise.remainder(other, self) if isinstance(other, _OPERANDS) else NotImplemented
 
     def __imod__(self, other: Operand) -> Tensor:
-        return self._updated("remainder", elementwise.remainder(self, other)) if isinstance(other, _OPERANDS) else NotImplemented
+        return (
+            self._updated("remainder", elementwise.remainder(self, other))
+            if isinstance(other, _OPERANDS)
+            else NotImplemented
+        )
 
     def __pow__(self, other: Operand) -> Tensor:
         return elementwise.pow(self, other) if isinstance(other, _OPERANDS) else NotImplemented
@@ -258,7 +275,11 @@ class Tensor(Recorded):
         return elementwise.bitwise_and(other, self) if isinstance(other, _OPERANDS) else NotImplemented
 
     def __iand__(self, other: Operand) -> Tensor:
-        return self._updated("bitwise_and", elementwise.bitwise_and(self, other)) if isinstance(other, _OPERANDS) else NotImplemented
+        return (
+            self._updated("bitwise_and", elementwise.bitwise_and(self, other))
+            if isinstance(other, _OPERANDS)
+            else NotImplemented
+        )
 
     def __or__(self, other: Operand) -> Tensor:
         return elementwise.bitwise_or(self, other) if isinstance(other, _OPERANDS) else NotImplemented
@@ -267,7 +288,11 @@ class Tensor(Recorded):
         return elementwise.bitwise_or(other, self) if isinstance(other, _OPERANDS) else NotImplemented
 
     def __ior__(self, other: Operand) -> Tensor:
-        return self._updated("bitwise_or", elementwise.bitwise_or(self, other)) if isinstance(other, _OPERANDS) else NotImplemented
+        return (
+            self._updated("bitwise_or", elementwise.bitwise_or(self, other))
+            if isinstance(other, _OPERANDS)
+            else NotImplemented
+        )
 
     def __xor__(self, other: Operand) -> Tensor:
         return elementwise.bitwise_xor(self, other) if isinstance(other, _OPERANDS) else NotImplemented
@@ -276,7 +301,11 @@ class Tensor(Recorded):
         return elementwise.bitwise_xor(other, self) if isinstance(other, _OPERANDS) else NotImplemented
 
     def __ixor__(self, other: Operand) -> Tensor:
-        return self._updated("bitwise_xor", elementwise.bitwise_xor(self, other)) if isinstance(other, _OPERANDS) else NotImplemented
+        return (
+            self._updated("bitwise_xor", elementwise.bitwise_xor(self, other))
+            if isinstance(other, _OPERANDS)
+            else NotImplemented
+        )
 
     def __lshift__(self, other: Operand) -> Tensor:
         return elementwise.bitwise_left_shift(self, other) if isinstance(other, _OPERANDS) else NotImplemented
@@ -285,7 +314,11 @@ class Tensor(Recorded):
         return elementwise.bitwise_left_shift(other, self) if isinstance(other, _OPERANDS) else NotImplemented
 
     def __ilshift__(self, other: Operand) -> Tensor:
-        return self._updated("bitwise_left_shift", elementwise.bitwise_left_shift(self, other)) if isinstance(other, _OPERANDS) else NotImplemented
+        return (
+            self._updated("bitwise_left_shift", elementwise.bitwise_left_shift(self, other))
+            if isinstance(other, _OPERANDS)
+            else NotImplemented
+        )
 
     def __rshift__(self, other: Operand) -> Tensor:
         return elementwise.bitwise_right_shift(self, other) if isinstance(other, _OPERANDS) else NotImplemented
@@ -294,7 +327,11 @@ class Tensor(Recorded):
         return elementwise.bitwise_right_shift(other, self) if isinstance(other, _OPERANDS) else NotImplemented
 
     def __irshift__(self, other: Operand) -> Tensor:
-        return self._updated("bitwise_right_shift", elementwise.bitwise_right_shift(self, other)) if isinstance(other, _OPERANDS) else NotImplemented
+        return (
+            self._updated("bitwise_right_shift", elementwise.bitwise_right_shift(self, other))
+            if isinstance(other, _OPERANDS)
+            else NotImplemented
+        )
 
     def __matmul__(self, other: Operand) -> Tensor:
         return linear.matmul(self, other) if isinstance(other, _OPERANDS) else NotImplemented

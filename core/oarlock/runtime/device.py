@@ -201,7 +201,7 @@ class Device:
         return split_offset(byte_offset, itemsize, self.target.limits)
 
     def memory_info(self) -> tuple[int, int]:
-        """(free, total) bytes: as the driver says, else as far as this process knows. Idle pool memory counts as free."""
+        """(free, total) bytes: as the driver says, else as far as this process knows. Idle memory counts as free."""
         pool = self.pool
         if self.can.memory_info is None:
             return max(0, pool.limit - pool.in_use), pool.limit
@@ -224,7 +224,12 @@ class Device:
 
     def compile(self, source: str, signatures: Sequence[KernelSignature]) -> Executable:
         """Compile kernels for this device, or take them from the cache. Raises CompileError with the log."""
-        return cached_compile(self, source, signatures)
+        self.gate.check()
+        try:
+            return cached_compile(self, source, signatures)
+        except Exception as error:
+            explained = self.gate.explain("compile", error)
+            raise explained from (error if explained is not error else error.__cause__)
 
     def load(self, executable: Executable) -> Program:
         """Load compiled kernels. Raises CompileError with the log where the driver refuses them."""

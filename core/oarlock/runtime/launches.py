@@ -55,7 +55,7 @@ def bind(
         if nbytes:
             allocation = buffer.allocation
             base = offset - offset % alignment if alignment else 0
-            extent = nbytes + -nbytes % unit - base
+            extent = min(nbytes + -nbytes % unit, allocation.capacity) - base
         else:
             allocation = device.null(position)
             base, extent = 0, allocation.capacity

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from oarlock.config import config
 from oarlock.errors import DeviceTimeoutError, OarlockError
 from oarlock.hal import Handle
 from oarlock.runtime.memory import Allocation
@@ -34,9 +35,9 @@ class Dropped:
 
     def collect(self) -> None:
         """Give back what can be. Nothing happens on a dead device."""
-        if not self.items and not self._waiting:
-            return
         device = self._device
+        if not self.items and not self._waiting and (config.pool or not device.pool.idle):
+            return
         if device.gate.refusal is not None:
             self.clear()
             return
@@ -49,6 +50,8 @@ class Dropped:
                     device.pool.put(item)
                 elif item.owner == "foreign":
                     self._waiting.append(Retired("memory", item.handle, item.uses()))
+            if not config.pool:
+                device.pool.release()
             waiting, self._waiting = self._waiting, []
             for position, retired in enumerate(waiting):
                 try:

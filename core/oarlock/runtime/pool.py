@@ -34,7 +34,7 @@ class MemoryPool:
     """The memory of one device. Every method is called with the driver held.
 
     ``in_use`` and ``idle`` count the bytes of live and cached allocations; ``budget`` limits their sum (None: the
-    device's memory). With ``config.pool`` off nothing is cached: memory goes back as soon as its work has ended.
+    device's memory). With ``config.pool`` off nothing is reused: memory goes back once its work has ended.
     """
 
     def __init__(self, device: Device) -> None:
@@ -82,8 +82,6 @@ class MemoryPool:
         allocation.end_life()
         self.idle += allocation.capacity
         self._classes[allocation.capacity].append(allocation)
-        if not config.pool:
-            self.release()
 
     def release(self) -> int:
         """Give idle memory back to the driver where its work has ended; returns the bytes given back."""

@@ -123,7 +123,7 @@ class Stream:
             self.raise_failure()
 
     def query(self) -> bool:
-        """Whether all work given to this stream so far is done, without waiting."""
+        """Whether all work given to this stream so far is done, without waiting; a failure is kept for the next wait."""
         with self.device.using("query", self):
             return self._poll(0.0)
 
@@ -312,6 +312,8 @@ class Event:
         stream = self._stream
         if any(ticket <= self.ticket for ticket, _ in stream.deferred):
             stream.settle()
+        else:
+            stream.query()  # shows a failure, unless later work is still going on
         stream.raise_failure()
 
     def elapsed(self, end: Event) -> float:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -51,13 +52,19 @@ class Interpreted:
             raise DeviceNotFoundError(f'no device "{name}"; there are {", ".join(self._devices)}')
         return self._devices[name]
 
-    def devices(self) -> Sequence[HostDevice]:
+    def device_names(self) -> Sequence[str]:
+        return list(self._devices)
+
+    def open_devices(self) -> Sequence[HostDevice]:
         return list(self._devices.values())
 
     def put(self, device: HostDevice, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         return array.copy()
 
     def get(self, data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return data.copy()
+
+    def move(self, data: np.ndarray[Any, Any], device: HostDevice) -> np.ndarray[Any, Any]:
         return data.copy()
 
     def execute(self, function: Operation, device: HostDevice, arguments: Sequence[Any]) -> list[Any]:
@@ -84,3 +91,22 @@ def backend(monkeypatch: pytest.MonkeyPatch) -> Iterator[Interpreted]:
     interpreted = Interpreted()
     with use_backend(interpreted):
         yield interpreted
+
+
+Same = Callable[..., None]
+
+
+@pytest.fixture
+def same() -> Same:
+    """``same(tensor, expected, ulp=0)``: equal dtype, shape and values, within ``ulp`` steps of the dtype."""
+
+    def compare(tensor: Any, expected: Any, ulp: int = 0) -> None:
+        actual, wanted = np.asarray(tensor), np.asarray(expected)
+        assert (actual.dtype, actual.shape) == (wanted.dtype, wanted.shape)
+        if ulp == 0 or wanted.dtype.kind not in "fV":
+            np.testing.assert_array_equal(actual, wanted)
+            return
+        unit = float(ml_dtypes.finfo(wanted.dtype).eps)
+        np.testing.assert_allclose(actual.astype(np.float64), wanted.astype(np.float64), rtol=ulp * unit, atol=unit * unit)
+
+    return compare

@@ -202,7 +202,9 @@ def _spec(value: ValueInfoProto, what: str) -> TensorSpec:
 
 
 def _output(value: ValueInfoProto) -> TensorSpec | str:
-    return _spec(value, "output") if value.type.WhichOneof("value") == "tensor_type" else value.name
+    """What is declared of an output; only its name where no type is declared, or one that may yet turn out wrong."""
+    tensor = value.type.WhichOneof("value") == "tensor_type" and value.type.tensor_type.elem_type
+    return _spec(value, "output") if tensor else value.name
 
 
 def _distinct(names: Sequence[str], what: str) -> None:

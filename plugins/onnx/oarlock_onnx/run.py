@@ -2,42 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from oarlock.errors import ModelError
-from oarlock.ir import Operation
-from oarlock.ir.interpret import interpret
+from oarlock_onnx.engine import Engine, HostEngine, Loaded
 from oarlock_onnx.model import Model
 from oarlock_onnx.program import ImportedProgram, Stage
 
-__all__ = ["Engine", "HostEngine", "Session"]
+__all__ = ["Run", "Session", "Span"]
 
 Array = npt.NDArray[Any]
+Span = Callable[[str], AbstractContextManager[object]]
+"""Called with the name of each phase: ``build``, ``compile``, ``load``, ``execute``, ``fetch``."""
 
 _KEPT = 16
 """Programs kept per session; the one unused for longest goes first."""
 _MAX_STAGES = 1000
-
-
-class Engine(Protocol):
-    """What runs a function: on a device, or by the interpreter."""
-
-    def run(self, function: Operation, parameters: Sequence[Array], inputs: Sequence[Array]) -> list[Array]:
-        """The results; ``parameters`` are the same arrays whenever ``function`` is."""
-        ...
-
-
-class HostEngine:
-    """The interpreter over NumPy: the oracle."""
-
-    def run(self, function: Operation, parameters: Sequence[Array], inputs: Sequence[Array]) -> list[Array]:
-        """The results of interpreting ``function``."""
-        return interpret(function, [*parameters, *inputs])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,34 +48,63 @@ def _same(left: Array, right: Array) -> bool:
     return left.dtype == right.dtype and left.shape == right.shape and left.tobytes() == right.tobytes()
 
 
-class Session:
-    """A model and the engine that runs it."""
+class Run:
+    """A program with its inputs in place: ``execute`` any number of times, then take the ``outputs``."""
 
-    def __init__(self, model: Model, engine: Engine | None = None) -> None:
+    def __init__(self, program: ImportedProgram, loaded: Loaded, span: Span) -> None:
+        self.program = program
+        self._loaded = loaded
+        self._span = span
+
+    def execute(self) -> None:
+        """Run once, and wait for the end."""
+        with self._span("execute"):
+            self._loaded.run()
+
+    def outputs(self) -> dict[str, Array]:
+        """What the last run gave, by name."""
+        with self._span("fetch"):
+            return dict(zip(self.program.outputs, self._loaded.results(), strict=True))
+
+
+class Session:
+    """A model and the engine that runs it (the interpreter by default)."""
+
+    def __init__(self, model: Model, engine: Engine | None = None, span: Span | None = None) -> None:
         self.model = model
         self.engine: Engine = engine or HostEngine()
+        self._span: Span = span or (lambda name: nullcontext())
         self._entries: list[_Entry] = []
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """The outputs by name. Raises ModelError for inputs that do not fit."""
-        program, arrays = self.prepare(inputs)
-        results = self.engine.run(program.function, list(program.parameters.values()), arrays)
-        return dict(zip(program.outputs, results, strict=True))
+        run = self.prepare(inputs)
+        run.execute()
+        return run.outputs()
 
-    def prepare(self, inputs: Mapping[str, Array]) -> tuple[ImportedProgram, list[Array]]:
-        """The program for these inputs, and those of them that it takes, in order."""
+    def prepare(self, inputs: Mapping[str, Array]) -> Run:
+        """The program for these inputs, compiled, with its arguments in place."""
         given = {name: np.asarray(array) for name, array in inputs.items()}
         self.model.check_inputs(given)
         answers: list[Array] = []
         while True:
-            built = self._built(given, answers)
+            with self._span("build"):
+                built = self._built(given, answers)
             if isinstance(built, ImportedProgram):
-                return built, [given[name] for name in built.inputs]
+                return self._loaded(built, given)
             if len(answers) >= _MAX_STAGES:
                 raise ModelError(f"{self.model.name}: its shapes depend on more than {_MAX_STAGES} computed values")
-            part = built.program
-            arrays = [given[name] for name in part.inputs]
-            answers.append(self.engine.run(part.function, list(part.parameters.values()), arrays)[0])
+            part = self._loaded(built.program, given)
+            part.execute()
+            answers.extend(part.outputs().values())
+
+    def _loaded(self, program: ImportedProgram, inputs: Mapping[str, Array]) -> Run:
+        with self._span("compile"):
+            self.engine.compile(program.function)
+        with self._span("load"):
+            arrays = [inputs[name] for name in program.inputs]
+            loaded = self.engine.load(program.function, list(program.parameters.values()), arrays)
+        return Run(program, loaded, self._span)
 
     def _built(self, inputs: Mapping[str, Array], answers: Sequence[Array]) -> ImportedProgram | Stage:
         shapes = {name: array.shape for name, array in inputs.items()}

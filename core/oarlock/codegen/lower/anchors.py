@@ -15,7 +15,7 @@ from oarlock.dtypes import DType
 from oarlock.ir import Operation, Value
 from oarlock.ops import tensor
 
-__all__ = ["ANCHOR_ELEMENTS", "accumulator", "window_position"]
+__all__ = ["ANCHOR_ELEMENTS", "accumulator", "pairs", "window_position"]
 
 
 def accumulator(kind: str, dtype: DType) -> DType:
@@ -23,7 +23,8 @@ def accumulator(kind: str, dtype: DType) -> DType:
     return dtypes.float32 if dtype.is_float and dtype.bits == 16 and kind in ("sum", "prod") else dtype
 
 
-def _pairs(op: Operation, name: str) -> tuple[tuple[int, ...], ...]:
+def pairs(op: Operation, name: str) -> tuple[tuple[int, ...], ...]:
+    """An attribute that is a tuple of tuples of ints."""
     value = op.attributes[name]
     assert isinstance(value, tuple)
     return tuple(tuple(int(v) for v in pair) for pair in value)  # type: ignore[union-attr, arg-type]
@@ -32,7 +33,7 @@ def _pairs(op: Operation, name: str) -> tuple[tuple[int, ...], ...]:
 def _dot_general(e: Emitter, op: Operation, index: Index) -> Value:
     b = e.b
     x, y = op.operands
-    (bx, by), (cx, cy) = _pairs(op, "batch"), _pairs(op, "contract")
+    (bx, by), (cx, cy) = pairs(op, "batch"), pairs(op, "contract")
     dtype = tensor(op.result).dtype
     acc_dtype = accumulator("sum", dtype)
     position = index.dims(b)
@@ -82,7 +83,7 @@ def _convolution(e: Emitter, op: Operation, index: Index) -> Value:
     b = e.b
     x, w = op.operands
     strides, dilation = ints(op, "strides"), ints(op, "dilation")
-    padding = _pairs(op, "padding")
+    padding = pairs(op, "padding")
     groups = op.attributes["groups"]
     assert isinstance(groups, int)
     dtype = tensor(op.result).dtype
@@ -117,7 +118,7 @@ def _window_reduce(e: Emitter, op: Operation, index: Index) -> Value:
     (x,) = op.operands
     kind = str(op.attributes["kind"])
     window, strides, dilation = ints(op, "window"), ints(op, "strides"), ints(op, "dilation")
-    padding = _pairs(op, "padding")
+    padding = pairs(op, "padding")
     dtype = tensor(op.result).dtype
     acc_dtype = accumulator(kind, dtype)
     position = index.dims(b)

@@ -50,6 +50,7 @@ class Emitter:
         """What the scalars after the buffers' offsets are: numbers, or run-time scalars of the program."""
         self._sizes: dict[tuple[object, ...], Value] = {}
         self._scalars: dict[Value, Value] = {}
+        self._lanes = 1
         self._scopes: list[dict[tuple[object, ...], Value]] = [{}]
 
     # --- parameters ------------------------------------------------------------------------------------------------
@@ -95,7 +96,7 @@ class Emitter:
             if found is not None:
                 return found
             return self.remember(("member", v), self.compute(v, self.members[v]()))
-        key = (v, index.key)
+        key = (v, index.key, self._lanes)
         found = self._find(key)
         if found is not None:
             return found
@@ -115,7 +116,16 @@ class Emitter:
         """Load from memory."""
         name = self.leaves[v]
         linear = self.b.add(index.linear(self.b), self.b.arguments[f"offset_{name}"])
-        return self.b.load(self.b.arguments[name], linear)
+        return self.b.load(self.b.arguments[name], linear, self._lanes)
+
+    def vector(self, v: Value, index: Index, lanes: int) -> Value:
+        """``lanes`` neighbouring elements of ``v`` from ``index`` on; ``v`` must be contiguous there, and in memory
+        but for operators that only move."""
+        self._lanes, before = lanes, self._lanes
+        try:
+            return self.value(v, index)
+        finally:
+            self._lanes = before
 
     def reload(self, v: Value, index: Index) -> Value:
         """Load an element of the output ``v`` that this kernel has stored."""

@@ -12,6 +12,7 @@ from oarlock.codegen.values import numel
 from oarlock.codegen.lower.pointwise import lower_pointwise
 from oarlock.codegen.lower.rows import lower_rows
 from oarlock.codegen.lower.solitary import SOLITARY_KERNELS, Solitary
+from oarlock.codegen.lower.tiles import lower_tiles, tiling
 from oarlock.codegen.lower.views import ELEMENTS
 from oarlock.dtypes import DType
 from oarlock.errors import UnsupportedError
@@ -50,6 +51,9 @@ def lower_group(group: Group, target: Target) -> list[KernelCall]:
         alone = Solitary(op, group.leaves, op.results, target, TABLE, index)
         return [name_kernel(SOLITARY_KERNELS[op.name](alone))]
     label = label_of(group)
+    cut = tiling(group.anchor, target) if group.anchor is not None else None
+    if cut is not None:
+        return [name_kernel(lower_tiles(group, cut, target, TABLE, "kernel", label, index))]
     lower = lower_rows if group.axes is not None else lower_pointwise
     call = lower(group, target, TABLE, "kernel", label, index)
     return [name_kernel(call)]

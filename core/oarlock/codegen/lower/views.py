@@ -196,6 +196,10 @@ def _from_scalar(e: Emitter, op: Operation, index: Index) -> Value:
     return e.scalar(op.operands[0])
 
 
+def _copy(e: Emitter, op: Operation, index: Index) -> Value:
+    return e.value(op.operands[0], index)
+
+
 def _random_bits(e: Emitter, op: Operation, index: Index) -> Value:
     b = e.b
     key, counter = op.operands
@@ -223,5 +227,6 @@ ELEMENTS: dict[str, EmitElement] = {
     "array.from_scalar": _from_scalar,
     **{f"array.reduce_{kind}": _reshape for kind in ("sum", "prod", "max", "min")},  # of one element each
     "array.random_bits": _random_bits,
+    "schedule.copy": _copy,
 }
 """How each operator gives one element."""

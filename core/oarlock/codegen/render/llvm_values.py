@@ -18,7 +18,7 @@ _TYPES = {"bool": "i1", "float16": "half", "bfloat16": "bfloat", "float32": "flo
 _SUFFIX = {"bool": "i1", "float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64"}
 
 INTRINSIC = {
-    "fma": "fma", "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "trunc",
+    "fma": "fma", "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "roundeven",
     "fabs": "fabs", "min": "min", "max": "max",
 }  # fmt: skip
 """Kernel operations that are intrinsics (integer ``min`` and ``max`` take a prefix for the sign)."""

@@ -79,12 +79,12 @@ def llvm() -> Toolchain:
     binding = pytest.importorskip("llvmlite.binding", reason="llvmlite is not installed")
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
-    machine = binding.Target.from_default_triple().create_target_machine(
-        cpu=binding.get_host_cpu_name(), features=binding.get_host_cpu_features().flatten(), opt=2, jit=True
-    )
     engines = []
 
     def build(source: str) -> Launch:
+        machine = binding.Target.from_default_triple().create_target_machine(
+            cpu=binding.get_host_cpu_name(), features=binding.get_host_cpu_features().flatten(), opt=2, jit=True
+        )  # the engine owns it
         module = binding.parse_assembly(source)
         module.verify()
         module.triple, module.data_layout = machine.triple, str(machine.target_data)
