@@ -70,6 +70,14 @@ class KernelSignature:
                 raise BoundsError(f"kernel {self.name}: scalar {field.name}={value} is no {field.dtype}") from error
         return bytes(block)
 
+    def field(self, position: int, value: int | float) -> tuple[int, bytes]:
+        """(offset in the scalar block, bytes) of scalar ``position`` holding ``value``."""
+        field = self.scalars[position]
+        try:
+            return field.offset, struct.pack("<" + _FORMATS[field.dtype.name], value)
+        except struct.error as error:
+            raise BoundsError(f"kernel {self.name}: scalar {field.name}={value} is no {field.dtype}") from error
+
     def unpack(self, block: bytes) -> dict[str, int | float]:
         """The named values in a scalar block."""
         return {f.name: struct.unpack_from("<" + _FORMATS[f.dtype.name], block, f.offset)[0] for f in self.scalars}

@@ -26,6 +26,8 @@ OarlockError
 
 from __future__ import annotations
 
+import re
+
 __all__ = [
     "BoundsError", "ClosedError", "CompileError", "ConfigError", "ContractVersionError", "DTypeError",
     "DeviceError", "DeviceLostError", "DeviceNotFoundError", "DeviceTimeoutError", "DuplicatePluginError",
@@ -96,6 +98,14 @@ class CompileError(OarlockError):
         super().__init__(message)
         self.log = log
         self.source = source
+
+    @classmethod
+    def from_log(cls, log: str, source: str) -> CompileError:
+        """The refusal that ``log`` tells of, with the lines of ``source`` that it names as ``:LINE:COLUMN``."""
+        lines = source.splitlines()
+        named = {int(number) for number in re.findall(r":(\d+):\d+", log)}
+        shown = [f"{number:5} | {lines[number - 1]}" for number in sorted(named) if 0 < number <= len(lines)]
+        return cls("\n".join(["the compiler refused the source:", log.strip(), *shown]), log, source)
 
 
 class UnsupportedError(OarlockError, NotImplementedError):

@@ -30,9 +30,6 @@ class OpenCLAdapter(Adapter):
     def compile(self, target: Target, source: str, entries: Sequence[str]) -> bytes:
         return source.encode()  # the device's own compiler runs in load, and keeps its own cache
 
-    def cache_key(self, target: Target) -> str:
-        return f"{self.version} source"
-
 
 def _device_module() -> ModuleType:
     try:

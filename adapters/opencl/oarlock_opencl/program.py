@@ -2,63 +2,36 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyopencl as cl
 
-from oarlock.errors import CompileError, LaunchError
+from oarlock.errors import CompileError
 from oarlock.hal import Binding, Handle, KernelSignature
-from oarlock.target import Target
 from oarlock_opencl.stream import Streams
 
-__all__ = ["Program", "Programs", "build"]
 
-
-def build(context: Any, flags: Sequence[str], source: str) -> Any:
-    """Build ``source``; raises CompileError with the log and the lines that it complains about."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", cl.CompilerWarning)
-            return cl.Program(context, source).build(options=list(flags))
-    except cl.Error as error:
-        log = str(error)
-        lines = source.splitlines()
-        numbers = sorted({int(n) for n in re.findall(r":(\d+):\d+:", log)} & set(range(1, len(lines) + 1)))
-        shown = "\n".join(f"{n:5} | {lines[n - 1]}" for n in numbers)
-        raise CompileError(f"OpenCL refused the source:\n{log}\n{shown}", log, source) from error
-
-
+@dataclass(frozen=True, eq=False, slots=True)
 class Program:
-    """A built program: per entry the kernel object, the number of buffers, the size of the scalar block, and where each
-    scalar lies in it (argument, begin, end)."""
+    """A built program: a kernel object and the signature for each entry."""
 
-    def __init__(self, built: Any, signatures: Sequence[KernelSignature], source: str) -> None:
-        self.kernels: dict[str, tuple[Any, int, int, tuple[tuple[int, int, int], ...]]] = {}
-        for signature in signatures:
-            try:
-                kernel = cl.Kernel(built, signature.name)
-            except cl.Error as error:
-                raise CompileError(f"the source has no kernel {signature.name}: {error}", str(error), source) from error
-            first = len(signature.buffers)
-            fields = enumerate(signature.scalars, first)
-            if kernel.num_args != first + len(signature.scalars):
-                text = f"kernel {signature.name} has {kernel.num_args} parameters; its signature has "
-                raise CompileError(f"{text}{first} buffers and {len(signature.scalars)} scalars", "", source)
-            slices = tuple((at, field.offset, field.offset + field.dtype.itemsize) for at, field in fields)
-            self.kernels[signature.name] = (kernel, first, signature.scalar_bytes, slices)
+    kernels: dict[str, tuple[Any, KernelSignature]]
 
 
 class Programs(Streams):
     """The program part of the driver."""
 
-    target: Target
-
     def load(self, executable: bytes, signatures: Sequence[KernelSignature]) -> Handle:
         source = executable.decode()
-        return Program(build(self.context, self.target.flags, source), signatures, source)
+        built = build(self.context, self.target.flags, source)
+        try:
+            return Program({signature.name: (cl.Kernel(built, signature.name), signature) for signature in signatures})
+        except cl.Error as error:
+            names = ", ".join(signature.name for signature in signatures)
+            raise CompileError(f"the source lacks a kernel among {names}: {error}", str(error), source) from error
 
     def launch(
         self,
@@ -70,19 +43,23 @@ class Programs(Streams):
         buffers: Sequence[Binding],
         scalars: bytes,
     ) -> None:
-        if entry not in program.kernels:
-            raise LaunchError(f"kernel {entry} is not in this program, which has {', '.join(program.kernels)}")
-        kernel, count, nbytes, slices = program.kernels[entry]
-        if len(buffers) != count:
-            raise LaunchError(f"kernel {entry} takes {count} buffers, not {len(buffers)}")
-        if len(scalars) != nbytes:
-            raise LaunchError(f"kernel {entry} takes {nbytes} bytes of scalars, not {len(scalars)}")
-        try:
-            for argument, (buffer, _, _) in enumerate(buffers):
-                kernel.set_arg(argument, buffer)
-            for argument, begin, end in slices:
-                kernel.set_arg(argument, scalars[begin:end])
-        except cl.Error as error:
-            raise LaunchError(f"kernel {entry}: {error}") from error
+        kernel, signature = program.kernels[entry]
+        arguments = [buffer for buffer, _, _ in buffers]
+        arguments += [scalars[field.offset : field.offset + field.dtype.itemsize] for field in signature.scalars]
         size = tuple(blocks * threads for blocks, threads in zip(grid, block, strict=True))
-        self.stream(stream).submit(f"kernel {entry}", cl.enqueue_nd_range_kernel, kernel, size, block)
+
+        def enqueue(queue: Any, wait_for: Sequence[Any]) -> Any:
+            for position, argument in enumerate(arguments):
+                kernel.set_arg(position, argument)
+            return cl.enqueue_nd_range_kernel(queue, kernel, size, block, wait_for=wait_for)
+
+        self.stream(stream).submit(f"kernel {entry}", enqueue)
+
+
+def build(context: Any, flags: Sequence[str], source: str) -> Any:
+    """Build ``source``; raises CompileError with the log and the lines that it complains about."""
+    try:
+        with warnings.catch_warnings(action="ignore", category=cl.CompilerWarning):
+            return cl.Program(context, source).build(options=list(flags))
+    except cl.Error as error:
+        raise CompileError.from_log(str(error), source) from error

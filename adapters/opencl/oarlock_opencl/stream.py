@@ -16,11 +16,9 @@ import pyopencl as cl
 
 from oarlock.errors import DeviceError, DeviceTimeoutError, LaunchError, OutOfMemoryError
 from oarlock.hal import Handle
-
-__all__ = ["Stream", "Streams"]
+from oarlock.target import Target
 
 _BUSY_S = 1e-4
-_LONGEST_PAUSE_S = 1e-3
 _CLOSE_S = 5.0
 
 
@@ -29,33 +27,34 @@ class Stream:
 
     def __init__(self, context: Any, device: Any) -> None:
         self.queue = cl.CommandQueue(context, device, cl.command_queue_properties.PROFILING_ENABLE)
-        self.pending: deque[tuple[Any, str, int]] = deque()
+        self.pending: deque[tuple[Any, str | Stream, int]] = deque()
         self.kept = 0
         self.failure: str | None = None
 
-    def submit(self, what: str, enqueue: Callable[..., Any], *arguments: Any, kept: int = 0, **options: Any) -> None:
-        """Give a command to the queue, behind the last; dropped when the stream is spoiled already."""
-        event = self.enqueue(what, enqueue, *arguments, **options)
-        if event is not None:
-            self.pending.append((event, what, kept))
-            self.kept += kept
+    def __str__(self) -> str:
+        self.prune()
+        return f"wait for another stream ({self.failure or 'a command there failed'})"
 
-    def enqueue(self, what: str, enqueue: Callable[..., Any], *arguments: Any, after: Any = (), **options: Any) -> Any:
-        """The event of a command that runs after the last and the events ``after``; None on a spoiled stream.
+    def submit(self, what: str | Stream, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """Enqueue a command behind the last one and the events ``after``; its event, or None on a spoiled stream.
 
         What is pending after ``prune`` has not failed yet: a command that waits for one that has would never run with
-        some drivers.
+        some drivers. ``kept`` is the size of the host data that the command keeps.
         """
         self.prune()
         if self.failure is not None:
             return None
-        wait_for = [*after, *(event for event, _, _ in list(self.pending)[-1:])]
+        kept = options.pop("kept", 0)
+        wait_for = [*options.pop("after", ()), *([self.pending[-1][0]] if self.pending else [])]
         try:
-            return enqueue(self.queue, *arguments, **options, wait_for=wait_for)
+            event = function(self.queue, *arguments, **options, wait_for=wait_for)
         except cl.MemoryError as error:
             raise OutOfMemoryError(f"{what}: {error}") from error
         except cl.Error as error:
             raise LaunchError(f"{what}: {error}") from error
+        self.pending.append((event, what, kept))
+        self.kept += kept
+        return event
 
     def prune(self) -> None:
         """Forget commands that are done, from the oldest on, but for the first failure."""
@@ -75,38 +74,35 @@ class Stream:
             waited = time.monotonic() - began
             if waited > timeout_s:
                 return False
-            time.sleep(min(waited / 8, _LONGEST_PAUSE_S) if waited > _BUSY_S else 0)
+            time.sleep(min(max(0.0, waited - _BUSY_S) / 8, 1e-3))
             self.prune()
         return True
 
 
-def _keep_for_ever(event: Any) -> None:
-    """Leak an event that failed or is stuck: pyopencl's clean-up of a copy would wait for it, or write to stderr."""
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(event))
+def _keep_for_ever(thing: object) -> None:
+    """Leak an event that failed or is stuck: pyopencl's clean-up of a copy would write to stderr, or wait for it."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
 
 
 class Streams:
-    """The stream part of the driver; ``None`` is the default stream, an event is the marker behind a command."""
+    """The stream part of the driver; ``None`` is the default stream, an event is a marker and its stream."""
 
-    context: Any
-    device: Any
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.streams: dict[Handle | None, Stream] = {None: Stream(self.context, self.device)}
+    def __init__(self, device: Any, target: Target) -> None:
+        self.device = device
+        self.target = target
+        self.context = cl.Context([device])
+        self.streams: dict[Handle | None, Stream] = {None: Stream(self.context, device)}
 
     def stream(self, handle: Handle | None) -> Stream:
         """The stream behind a handle."""
-        try:
-            return self.streams[handle]
-        except KeyError:
-            raise DeviceError(f"stream {handle!r} is none of this device's: destroyed, or of another one") from None
+        if handle not in self.streams:
+            raise DeviceError(f"stream {handle!r} is none of this device's: destroyed, or of another one")
+        return self.streams[handle]
 
     def synchronize(self, stream: Handle | None, timeout_s: float) -> None:
         lane = self.stream(stream)
         if not lane.drain(timeout_s):
-            what = lane.pending[0][1]
-            raise DeviceTimeoutError(f"{what} and {len(lane.pending) - 1} more not done after {timeout_s:g} s")
+            raise DeviceTimeoutError(f"{len(lane.pending)} not done in {timeout_s:g} s, from {lane.pending[0][1]} on")
         failure, lane.failure = lane.failure, None
         if failure is not None:
             raise LaunchError(failure)
@@ -121,16 +117,33 @@ class Streams:
 
     def record(self, stream: Handle | None) -> Handle:
         lane = self.stream(stream)
-        event = lane.enqueue("record", cl.enqueue_marker)
+        marker = lane.submit("record", cl.enqueue_marker)
         lane.queue.flush()
-        if event is None:
-            event = cl.UserEvent(self.context)
-            event.set_status(-1)
-        return event
+        if marker is None:
+            marker = cl.UserEvent(self.context)
+            marker.set_status(-1)
+        return marker, lane
 
     def wait(self, stream: Handle | None, event: Handle) -> None:
-        lane = self.stream(stream)
-        if event.command_execution_status < 0:
-            lane.failure = lane.failure or "a command of another stream, which this one waits for, failed"
+        (marker, producer), lane = event, self.stream(stream)
+        if marker.command_execution_status < 0:
+            lane.failure = lane.failure or f"{producer} failed"
         else:
-            lane.submit("wait for another stream", cl.enqueue_barrier, after=[event])
+            lane.submit(producer, cl.enqueue_barrier, after=[marker])
+
+    def query(self, event: Handle) -> bool:
+        return bool(event[0].command_execution_status <= 0)
+
+    def destroy_event(self, event: Handle) -> None:
+        return None  # its last reference frees it
+
+    def elapsed(self, start: Handle, end: Handle) -> float:
+        """Seconds between two completed events (capability ``elapsed_time``)."""
+        return float(max(0, end[0].profile.end - start[0].profile.end)) * 1e-9
+
+    def close_streams(self) -> None:
+        """Let work in flight finish for a while, and leave alone what is stuck."""
+        for lane in self.streams.values():
+            if not lane.drain(_CLOSE_S):
+                _keep_for_ever(lane)
+        self.streams.clear()

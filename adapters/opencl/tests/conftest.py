@@ -119,8 +119,8 @@ class Rig:
         """A user event that ``stream`` waits for."""
         import pyopencl as cl
 
-        event, lane = cl.UserEvent(self.driver.context), self.driver.stream(stream)
-        lane.pending.append((cl.enqueue_barrier(lane.queue, wait_for=[event, *lane.last()]), "hold", 0))
+        event = cl.UserEvent(self.driver.context)
+        self.driver.stream(stream).submit("hold", cl.enqueue_barrier, after=[event])
         return event
 
 

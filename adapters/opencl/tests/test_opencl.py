@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -48,7 +47,7 @@ def test_device_is_described_by_what_it_reports(device: Any) -> None:
 
 
 def test_unknown_device_is_refused_naming_those_there_are() -> None:
-    with pytest.raises(DeviceNotFoundError, match="opencl:0"):
+    with pytest.raises(DeviceNotFoundError, match="no opencl:99; there are"):
         OpenCLAdapter().open(99)
 
 
@@ -135,7 +134,7 @@ def test_submission_does_not_wait_for_a_held_stream(device: Any) -> None:
     hold = device.hold()
     device.scale(x, y, 1000)
     device.driver.copy_out(None, memoryview(out).cast("B"), y, 0)
-    with pytest.raises(DeviceTimeoutError, match=r"more not done after 0\.05 s"):
+    with pytest.raises(DeviceTimeoutError, match=r"not done in 0\.05 s, from hold on"):
         device.driver.synchronize(None, 0.05)
     assert not out.any()
     hold.set_status(0)
@@ -218,9 +217,7 @@ def test_failed_kernel_is_named(device: Any) -> None:
     ("changes", "message"),
     [
         ({"block": (1 << 20, 1, 1)}, "kernel scale: .*INVALID_WORK_GROUP_SIZE"),
-        ({"entry": "nothing"}, "not in this program, which has scale"),
-        ({"buffers": []}, "takes 2 buffers, not 0"),
-        ({"scalars": b""}, "takes 16 bytes of scalars, not 0"),
+        ({"block": (32, 1, 1), "scalars": b""}, "kernel scale: .*INVALID_ARG_SIZE"),
     ],
 )
 def test_launch_that_cannot_be_submitted_is_refused_at_once(device: Any, changes: Any, message: str) -> None:
@@ -257,13 +254,13 @@ def test_allocations_are_counted_and_limited(device: Any) -> None:
     driver, limit = device.driver, device.info.target.limits.max_allocation
     with pytest.raises(OutOfMemoryError, match=f"at most {limit} at once"):
         driver.allocate(limit + 1)
-    before, kept = driver.used, []
+    before, kept = dict(driver.sizes), []
     with pytest.raises(OutOfMemoryError, match="in use"):
         for _ in range(device.info.memory // limit + 1):
             kept.append(driver.allocate(limit))
     for handle in kept:
         driver.free(handle)
-    assert driver.used == before
+    assert driver.sizes == before
     with pytest.raises(DeviceError, match="freed already"):
         driver.free(kept[0])
 
@@ -289,12 +286,9 @@ def test_build_error_has_log_source_and_line(device: Any) -> None:
     assert "nowhere" in caught.value.log and caught.value.source == source
 
 
-def test_signature_that_does_not_fit_the_source_is_refused(device: Any) -> None:
-    scale = device.signatures[0]
-    with pytest.raises(CompileError, match="no kernel scale"):
-        device.driver.load(b"__kernel void k(__global float *x) { x[0] = 1; }", [scale])
-    with pytest.raises(CompileError, match="6 parameters; its signature has 1 buffers and 4 scalars"):
-        device.driver.load(device.source.encode(), [replace(scale, buffers=scale.buffers[:1])])
+def test_kernel_that_the_source_lacks_is_refused(device: Any) -> None:
+    with pytest.raises(CompileError, match="lacks a kernel among scale"):
+        device.driver.load(b"__kernel void k(__global float *x) { x[0] = 1; }", device.signatures[:1])
 
 
 def test_device_can_be_opened_again_and_closed_twice() -> None:
@@ -401,7 +395,7 @@ def test_processor_that_the_driver_cannot_build_for_is_told_at_open(monkeypatch:
     from oarlock_opencl import device
 
     monkeypatch.setattr(device, "_PROBE", "__kernel void probe(__global int *x) { x[0] = nowhere; }")
-    with pytest.raises(DeviceError, match="fails to build even an empty kernel.*PoCL.*generic"):
+    with pytest.raises(DeviceError, match="fails to build an empty kernel.*PoCL.*generic"):
         OpenCLAdapter().open(0)
 
 

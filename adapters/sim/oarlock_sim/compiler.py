@@ -7,7 +7,6 @@ import ctypes
 import functools
 import hashlib
 import platform
-import re
 import shutil
 import subprocess
 import tempfile
@@ -18,8 +17,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from oarlock.codegen.render.c99 import FLAGS
 from oarlock.errors import CompileError, DeviceError
+from oarlock.target import Target
 
 __all__ = ["Library", "compile_source", "find_compiler", "open_library", "toolchain"]
 
@@ -46,11 +45,11 @@ def toolchain(language: str) -> str:
     return f"{version.stdout.splitlines()[0]} for {_processor()}"
 
 
-def compile_source(language: str, source: str, entries: Sequence[str]) -> bytes:
+def compile_source(target: Target, source: str, entries: Sequence[str]) -> bytes:
     """A shared object (c99) or an object file (llvm); raises CompileError with the log and the lines it is about."""
-    toolchain(language)
-    data = _compile_llvm(source) if language == "llvm" else _compile_c(source)
-    open_library(language, data, entries, source)  # shows a missing entry now rather than in load
+    toolchain(target.language)
+    data = _compile_llvm(source) if target.language == "llvm" else _compile_c(source, target.flags)
+    open_library(target.language, data, entries, source)  # shows a missing entry now rather than in load
     return data
 
 
@@ -68,14 +67,14 @@ def open_library(language: str, data: bytes, entries: Sequence[str], source: str
     return (_open_llvm if language == "llvm" else _open_c)(data, entries, source)
 
 
-def _compile_c(source: str) -> bytes:
+def _compile_c(source: str, flags: Sequence[str]) -> bytes:
     with tempfile.TemporaryDirectory(prefix="oarlock-sim-") as folder:
         text, built = Path(folder, "kernels.c"), Path(folder, "kernels.so")
         text.write_text(source)
-        command = [str(find_compiler()), *FLAGS, *_STRICT, "-o", str(built), str(text), "-lm"]
+        command = [str(find_compiler()), *flags, *_STRICT, "-o", str(built), str(text), "-lm"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, cwd=folder)
         if done.returncode:
-            raise _refusal(done.stderr.replace(folder + "/", ""), source)
+            raise CompileError.from_log(done.stderr.replace(folder + "/", ""), source)
         return built.read_bytes()
 
 
@@ -86,7 +85,7 @@ def _open_c(data: bytes, entries: Sequence[str], source: str) -> Library:
         try:
             library = ctypes.CDLL(file.name)
         except OSError as error:
-            raise _refusal(f"the shared object cannot be loaded: {error}", source) from error
+            raise CompileError.from_log(f"the shared object cannot be loaded: {error}", source) from error
 
     def unload() -> None:
         _ctypes.dlclose(library._handle)
@@ -97,7 +96,7 @@ def _open_c(data: bytes, entries: Sequence[str], source: str) -> Library:
             addresses[entry] = ctypes.cast(library[entry], ctypes.c_void_p).value or 0
         except AttributeError as error:
             unload()
-            raise _refusal(f"the source does not define the kernel {entry}", source) from error
+            raise CompileError.from_log(f"the source does not define the kernel {entry}", source) from error
     return Library(addresses, unload)
 
 
@@ -124,7 +123,7 @@ def _compile_llvm(source: str) -> bytes:
         module.verify()
         return bytes(machine.emit_object(module))
     except RuntimeError as error:
-        raise _refusal(str(error), source) from error
+        raise CompileError.from_log(str(error), source) from error
 
 
 def _open_llvm(data: bytes, entries: Sequence[str], source: str) -> Library:
@@ -136,20 +135,13 @@ def _open_llvm(data: bytes, entries: Sequence[str], source: str) -> Library:
     try:
         tracker: Any = builder.link(jit, "kernels")
     except RuntimeError as error:
-        raise _refusal(f"the object code cannot be linked: {error}", source) from error
+        raise CompileError.from_log(f"the object code cannot be linked: {error}", source) from error
 
     def unload() -> None:
         tracker.close()
         jit.close()
 
     return Library({entry: tracker[entry] for entry in entries}, unload)
-
-
-def _refusal(log: str, source: str) -> CompileError:
-    lines = source.splitlines()
-    numbers = {int(n) for n in re.findall(r":(\d+):\d+:", log)} & set(range(1, len(lines) + 1))
-    shown = "\n".join(f"{n:5} | {lines[n - 1]}" for n in sorted(numbers))
-    return CompileError(f"the compiler refused the source:\n{log}\n{shown}".rstrip(), log, source)
 
 
 def _processor() -> str:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Literal
 
 from oarlock import dtypes
-from oarlock.codegen.render.c99 import FLAGS
 from oarlock.errors import DeviceNotFoundError
 from oarlock.hal import Adapter, DeviceInfo, Driver
 from oarlock.target import Limits, Target
@@ -62,7 +61,7 @@ class SimAdapter(Adapter):
 
     def compile(self, target: Target, source: str, entries: Sequence[str]) -> bytes:
         faults.called("compile", self.plan)
-        return compile_source(target.language, source, entries)
+        return compile_source(target, source, entries)
 
     def cache_key(self, target: Target) -> str:
         return f"{self.version} {toolchain(target.language)}"
@@ -79,11 +78,18 @@ class SimAdapter(Adapter):
             notes=("a simulation that enforces its declared limits",),
         )
 
+    def _flags(self) -> tuple[str, ...]:
+        if self.language == "llvm":
+            return ()
+        from oarlock.codegen.render.c99 import FLAGS
+
+        return FLAGS
+
     def _roomy(self) -> Target:
         return Target(
             language=self.language,
             arch="sim-roomy",
-            flags=FLAGS if self.language == "c99" else (),
+            flags=self._flags(),
             compute=frozenset(dtype.name for dtype in dtypes.ALL) - {"float16", "bfloat16"},
             storage=(("bool", "uint8"), ("float16", "uint16"), ("bfloat16", "uint16")),
             limits=Limits(
@@ -95,7 +101,7 @@ class SimAdapter(Adapter):
         return Target(
             language=self.language,
             arch="sim-tight",
-            flags=FLAGS if self.language == "c99" else (),
+            flags=self._flags(),
             storage=(("bool", "int32"), *((name, name.rstrip("0123456789") + "32") for name in _SMALL)),
             limits=Limits(
                 max_grid=(65535,) * 3,

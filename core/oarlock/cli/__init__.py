@@ -12,8 +12,8 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from oarlock import __version__
 from oarlock.errors import OarlockError
+from oarlock.registry.versions import CORE_VERSION
 
 __all__ = ["COMMANDS", "Command", "main"]
 
@@ -62,7 +62,7 @@ def _top_parser() -> argparse.ArgumentParser:
         description="One small adapter takes a new accelerator to certified AI programs.",
         epilog="`oarlock COMMAND --help` explains a command.",
     )
-    parser.add_argument("--version", action="version", version=f"oarlock {__version__}")
+    parser.add_argument("--version", action="version", version=f"oarlock {CORE_VERSION}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     for command in COMMANDS:
         commands.add_parser(command.name, help=command.help)

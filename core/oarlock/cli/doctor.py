@@ -7,10 +7,10 @@ import json
 import sys
 from difflib import get_close_matches
 
-from oarlock import __version__
 from oarlock.cli.devices import device_rows, table
 from oarlock.hal import CONTRACT
 from oarlock.registry import AdapterReport, adapter_names, adapter_report, adapter_reports
+from oarlock.registry.versions import CORE_VERSION
 
 __all__ = ["add_arguments", "run"]
 
@@ -33,10 +33,10 @@ def run(arguments: argparse.Namespace) -> int:
     reports = adapter_reports() if name is None else (adapter_report(name),)
     if arguments.json:
         contract = ".".join(map(str, CONTRACT))
-        content = {"oarlock": __version__, "contract": contract, "adapters": [item.to_json() for item in reports]}
+        content = {"oarlock": CORE_VERSION, "contract": contract, "adapters": [item.to_json() for item in reports]}
         print(json.dumps(content, indent=2))
         return 0
-    print(f"  Oarlock {__version__}, contract {'.'.join(map(str, CONTRACT))}")
+    print(f"  Oarlock {CORE_VERSION}, contract {'.'.join(map(str, CONTRACT))}")
     for line in table([_row(report) for report in reports]) or ["  no adapters are installed"]:
         print(line)
     if name is not None:

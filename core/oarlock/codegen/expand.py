@@ -13,6 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from oarlock import dtypes
+from oarlock.codegen.fuse import is_free, memory_of
 from oarlock.codegen.lower.anchors import pairs
 from oarlock.codegen.lower.elementwise import identity
 from oarlock.codegen.lower.tiles import tiling
@@ -22,28 +23,52 @@ from oarlock.ir import Context, Operation, Value
 from oarlock.ops import ArrayBuilder, array_context, tensor
 from oarlock.target import Target
 
-__all__ = ["expand"]
+__all__ = ["Claim", "expand"]
 
 SCAN_PIECE = 256
 """Elements of one piece of a long scan."""
 MANY_ROWS = 256
 """With so many rows a long scan is parallel enough as it is."""
 
+WIDEST_CONCAT = 16
+"""Operands of one concatenation: each element asks every operand whether it lies there."""
+
 _COMBINE = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
 
 
-def expand(function: Operation, target: Target) -> Operation:
-    """Expand in place, and return ``function``."""
+Claim = Callable[[Operation], object | None]
+"""Gives an adapter's own kernel for an operation, or None."""
+
+
+def expand(function: Operation, target: Target, claim: Claim = lambda op: None) -> dict[Operation, object]:
+    """Expand in place; returns the operations that adapters' own kernels run, with these."""
     context = array_context()
     context.register(SCHEDULE)
+    claimed: dict[Operation, object] = {}
     for op in list(function.regions[0].block.ops):
+        if op.name == "array.dot_general":
+            _absorb_transposes(op)
+        kernel = claim(op) if op.name in _CLAIMABLE else None
+        if kernel is not None:
+            claimed[op] = kernel
+            _lay_operands(op, context)
+            continue
         rule = _RULES.get(op.name)
         values = rule(op, context, target) if rule is not None else None
         if values is not None:
             for old, new in zip(op.results, values, strict=True):
                 old.replace_all_uses_with(new)
             op.erase()
-    return function
+    return claimed
+
+
+def _lay_operands(op: Operation, context: Context) -> None:
+    """Copy operands that are only computed views, for kernels that read contiguous memory."""
+    b = _builder(op, context)
+    for position, value in enumerate(op.operands):
+        definition = memory_of(value).defining_op
+        if definition is not None and is_free(definition):
+            op.set_operand(position, b.create("schedule.copy", (value,)).result)
 
 
 def _builder(op: Operation, context: Context) -> ArrayBuilder:
@@ -149,7 +174,7 @@ def _convolution(op: Operation, context: Context, target: Target) -> list[Value]
 
 
 def _dot_general(op: Operation, context: Context, target: Target) -> list[Value] | None:
-    """Copy the right operand so that it is contiguous along its last free dimension, where nothing better is."""
+    """Copy the right operand where it does not lie as any tiling needs it."""
     x, y = op.operands
     (_, by), (cx, cy) = pairs(op, "batch"), pairs(op, "contract")
     free = [d for d in range(len(shape_of(y))) if d not in by + cy]
@@ -164,9 +189,46 @@ def _dot_general(op: Operation, context: Context, target: Target) -> list[Value]
     return [b("dot_general", x, moved, batch=batch, contract=contract, dtype=tensor(op.result).dtype)]
 
 
+def _absorb_transposes(op: Operation) -> None:
+    """Read transposed operands where they are: contract the dimensions of what is behind a transpose, where the order of the free ones stays the same."""
+    batch, contract = list(pairs(op, "batch")), list(pairs(op, "contract"))
+    for side in (0, 1):
+        definition = op.operands[side].defining_op
+        if definition is None or definition.name != "array.transpose":
+            continue
+        permutation = ints(definition, "permutation")
+        taken = (*batch[side], *contract[side])
+        free = [permutation[d] for d in range(len(permutation)) if d not in taken]
+        if free != sorted(free):
+            continue
+        batch[side] = tuple(permutation[d] for d in batch[side])
+        contract[side] = tuple(permutation[d] for d in contract[side])
+        op.set_operand(side, definition.operands[0])
+    op.attributes["batch"], op.attributes["contract"] = tuple(batch), tuple(contract)
+
+
+def _concat(op: Operation, context: Context, target: Target) -> list[Value] | None:
+    """Concatenate in stages where one kernel cannot bind all operands."""
+    most = max(2, min(target.limits.max_buffers - 1, WIDEST_CONCAT))
+    parts = list(op.operands)
+    if len(parts) <= most:
+        return None
+    b = _builder(op, context)
+    while len(parts) > 1:
+        parts = [
+            parts[i] if len(parts[i : i + most]) == 1 else b("concat", *parts[i : i + most], axis=op.attributes["axis"])
+            for i in range(0, len(parts), most)
+        ]
+    return parts
+
+
+_CLAIMABLE = ("array.dot_general", "array.convolution")
+"""Operators that adapters are asked for own kernels of: those where a library may win."""
+
 _RULES: dict[str, Callable[[Operation, Context, Target], list[Value] | None]] = {
     "array.sort": _sort,
     "array.scan": _scan,
+    "array.concat": _concat,
     "array.convolution": _convolution,
     "array.dot_general": _dot_general,
 }

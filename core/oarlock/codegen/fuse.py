@@ -9,7 +9,7 @@ on the domain ("element level") stay together, so that a softmax is one kernel. 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from oarlock.codegen.values import numel, shape_of, splat_value
@@ -17,7 +17,10 @@ from oarlock.codegen.values import ints
 from oarlock.ir import Operation, Value
 from oarlock.target import Target
 
-__all__ = ["ANCHORS", "Group", "MOVERS", "REDUCTIONS", "SOLITARY", "base_of", "fuse", "is_free", "through"]
+__all__ = [
+    "ANCHORS", "Group", "MOVERS", "REDUCTIONS", "SOLITARY", "base_of", "fuse", "is_free", "memory_of",
+    "through",
+]  # fmt: skip
 
 REDUCTIONS = ("array.reduce_sum", "array.reduce_prod", "array.reduce_max", "array.reduce_min")
 ANCHORS = (
@@ -76,6 +79,8 @@ class Group:
     members: list[Operation] = field(default_factory=list)
     axes: tuple[int, ...] | None = None
     anchor: Operation | None = None
+    library: object | None = None
+    """The adapter's own kernel, where it has one for the group's only member."""
     maps: dict[Value, tuple[int, ...]] = field(default_factory=dict)
     depths: dict[Value, int] = field(default_factory=dict)
     outputs: list[Value] = field(default_factory=list)
@@ -109,7 +114,8 @@ class Group:
 
 
 class _Fuser:
-    def __init__(self, function: Operation, target: Target) -> None:
+    def __init__(self, function: Operation, target: Target, claimed: Mapping[Operation, object]) -> None:
+        self.claimed = claimed
         self.block = function.regions[0].block
         self.target = target
         self.owner: dict[Operation, Group] = {}
@@ -143,6 +149,10 @@ class _Fuser:
     # --- placing ---------------------------------------------------------------------------------------------------
 
     def place(self, op: Operation) -> None:
+        if op in self.claimed:
+            self.found(op)
+            self.owner[op].library = self.claimed[op]
+            return
         if op.name in SOLITARY or op.name in ANCHORS or op.name in MOVERS:
             self.found(op)
             return
@@ -210,7 +220,7 @@ class _Fuser:
 
     def try_join(self, op: Operation, group: Group) -> bool:
         """Add ``op`` to ``group``, merging its other producers in where that is sound; False when it does not fit."""
-        if group.anchor is not None and group.anchor.name in SOLITARY:
+        if group.library is not None or (group.anchor is not None and group.anchor.name in SOLITARY):
             return False
         saved_axes = group.axes
         dims = self.fit(op, group)
@@ -314,7 +324,7 @@ class _Fuser:
 
     def can_merge(self, op: Operation, group: Group, other: Group) -> bool:
         """Whether ``other`` may become part of ``group`` because ``op`` reads both over one domain."""
-        if other.domain != group.domain or other.anchor is not None or group.anchor is not None:
+        if other.domain != group.domain or other.library is not None or other.anchor is not None or group.anchor is not None:
             return False
         if other.axes is not None and (group.axes is None or other.reduced != group.reduced):
             return False
@@ -417,7 +427,22 @@ def through(op: Operation, current: Sequence[int | None]) -> list[int | None] | 
     return None
 
 
-def fuse(function: Operation, target: Target) -> list[Group]:
-    """The kernels of a function of array primitives with static shapes, in an order in which they can run."""
-    return _Fuser(function, target).run()
+def fuse(function: Operation, target: Target, claimed: Mapping[Operation, object] | None = None) -> list[Group]:
+    """The kernels of a function of array primitives with static shapes, in an order in which they can run.
+
+    Operations in ``claimed`` run as the adapter's own kernels.
+    """
+    return _Fuser(function, target, claimed or {}).run()
+
+
+def memory_of(value: Value) -> Value:
+    """The value whose memory ``value`` shares: what is behind reshapes; itself where it must be computed."""
+    current = value
+    while True:
+        op = current.defining_op
+        if op is None or not is_free(op):
+            return current
+        if op.name != "array.reshape":
+            return value
+        current = op.operands[0]
 

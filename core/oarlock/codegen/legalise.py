@@ -62,7 +62,7 @@ class _Legaliser:
         _drop_dead(self.b.function)
         return self.b.function
 
-    # --- which dtypes stand for which ----------------------------------------------------------------------------------
+    # --- which dtypes stand for which
 
     def physical(self, dtype: DType) -> DType:
         """What memory holds a ``dtype`` as."""
@@ -97,14 +97,16 @@ class _Legaliser:
         """``dtype``, which must be computed as such."""
         self.carrier(dtype, where)
         if self.emulated(dtype):
-            raise UnsupportedError(f"kernel {self.name}, {where}: {dtype} cannot be a parameter; pass it as {dtypes.float32}")
+            raise UnsupportedError(
+                f"kernel {self.name}, {where}: {dtype} cannot be a parameter; pass it as {dtypes.float32}"
+            )
         return dtype
 
     def narrow(self, dtype: DType) -> Narrow | None:
         """How a 16-bit float that is not computed is handled; None for any other dtype."""
         return Narrow(self.b, dtype) if dtype.is_float and dtype.bits == 16 and self.emulated(dtype) else None
 
-    # --- operations ----------------------------------------------------------------------------------------------------
+    # --- operations
 
     def block(self, block: Block) -> list[Value]:
         """Rebuild a block; returns the new values that its yield gives."""
@@ -127,7 +129,7 @@ class _Legaliser:
         elif kind in _WRAPPED and dtype.is_integer and self.emulated(dtype):
             self.values[op.result] = self._wrap(self.b.emit(kind, x), dtype)
         else:
-            self.values[op.result] = self.b.emit(kind, x, {k: v for k, v in op.attributes.items()})
+            self.values[op.result] = self.b.emit(kind, x, op.attributes)
 
     def _narrow_float(self, op: Operation, kind: str, narrow: Narrow, x: list[Value]) -> None:
         if kind == "fma":
@@ -136,7 +138,7 @@ class _Legaliser:
                 self.carrier(dtypes.uint64, "kernel.fma of bfloat16, which goes through uint64")
             self._set_bits(op.result, narrow.fma(*x))
             return
-        value = self.b.emit(kind, x, {k: v for k, v in op.attributes.items()})
+        value = self.b.emit(kind, x, op.attributes)
         if kind in _ROUNDED:
             self._set_bits(op.result, narrow.bits(value))
             return
@@ -227,7 +229,7 @@ class _Legaliser:
         mask = self.b.const((1 << dtype.bits) - 1, dtypes.uint32, _scalar(x).lanes)
         return self.b.emit("and", (self.b.raw_convert(x, dtypes.uint32), mask))
 
-    # --- memory and control flow ---------------------------------------------------------------------------------------
+    # --- memory and control flow
 
     def load(self, op: Operation, kind: str) -> None:
         buffer, index = op.operands

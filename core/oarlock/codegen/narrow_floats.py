@@ -89,7 +89,7 @@ class Narrow:
         odd = b.emit("and", (b.emit("shr", (mantissa, shift)), one))
         return b.emit("shr", (b.add(mantissa, b.add(b.sub(half, one), odd)), shift))
 
-    # --- from wider types ----------------------------------------------------------------------------------------------
+    # --- from wider types
 
     def from_double(self, x: Value) -> Value:
         """The pattern of a float64."""

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from oarlock.abi import KernelSignature
-from oarlock.codegen.expand import expand
+from oarlock.codegen.expand import Claim, expand
 from oarlock.codegen.fuse import Group, fuse
 from oarlock.codegen.kernel import signature_of
 from oarlock.codegen.legalise import legalise
-from oarlock.codegen.lower.call import KernelCall
+from oarlock.codegen.lower.call import KernelCall, LibraryCall
 from oarlock.codegen.lower.group import lower_group
 from oarlock.codegen.render import renderer
 from oarlock.ir import Operation
@@ -28,7 +28,7 @@ class Lowered:
 
     function: Operation
     groups: tuple[Group, ...]
-    calls: tuple[KernelCall, ...]
+    calls: tuple[KernelCall | LibraryCall, ...]
 
 
 def prepare(function: Operation) -> Operation:
@@ -38,9 +38,13 @@ def prepare(function: Operation) -> Operation:
     return copy
 
 
-def lower(function: Operation, target: Target) -> Lowered:
-    """Fuse and lower a prepared function, which is changed, for ``target``."""
-    groups = fuse(expand(function, target), target)
+def lower(function: Operation, target: Target, claim: Claim = lambda op: None) -> Lowered:
+    """Fuse and lower a prepared function, which is changed, for ``target``.
+
+    ``claim`` gives the adapter's own kernel for an operation, or None.
+    """
+    claimed = expand(function, target, claim)
+    groups = fuse(function, target, claimed)
     calls = [call for group in groups for call in lower_group(group, target)]
     return Lowered(function, tuple(groups), tuple(calls))
 

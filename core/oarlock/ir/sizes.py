@@ -48,6 +48,12 @@ class Size:
     def __floordiv__(self, other: int | Size) -> int | Size:
         return _divide(self, other)
 
+    def __rfloordiv__(self, other: int) -> int | Size:
+        return Size("//", "", other, self)
+
+    def __rmod__(self, other: int) -> int | Size:
+        return Size("%", "", other, self)
+
     def __mod__(self, other: int | Size) -> int | Size:
         if isinstance(other, int) and other and all(c % other == 0 for c in _terms(self).values()):
             return 0

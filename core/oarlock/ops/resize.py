@@ -25,19 +25,23 @@ _DEFAULT_CUBIC = -0.75
 
 
 def _positions(attributes: Attributes, size: int, target: int, scale: float) -> Array:
-    """Where each element of a resized axis lies on the original one, as ONNX's Resize defines it."""
-    at = np.arange(target, dtype=np.float64)
-    mode = attributes["coordinates"]
+    """Where each element of a resized axis lies on the original one, as ONNX's Resize defines it.
+
+    The nearest element jumps where a position is rounded, so there positions are float32, as frameworks have them.
+    """
+    kind: Any = np.float32 if attributes["mode"] == "nearest" else np.float64
+    at, ratio, mode = np.arange(target).astype(kind), kind(scale), attributes["coordinates"]
     if mode == "align_corners":
-        return at * (size - 1) / (target - 1) if target > 1 else at * 0
-    if mode == "asymmetric":
-        return at / scale
-    if mode == "pytorch_half_pixel" and target <= 1:
-        return at * 0
-    if mode == "half_pixel_symmetric":
-        offset = size / 2 * (1 - target / (scale * size))
-        return offset + (at + 0.5) / scale - 0.5
-    return (at + 0.5) / scale - 0.5
+        found = at * (size - 1) / (target - 1) if target > 1 else at * 0
+    elif mode == "asymmetric":
+        found = at / ratio
+    elif mode == "pytorch_half_pixel" and target <= 1:
+        found = at * 0
+    else:
+        found = (at + 0.5) / ratio - 0.5
+        if mode == "half_pixel_symmetric":
+            found = found + size / 2 * (1 - target / (ratio * size))
+    return np.asarray(found, np.float64)
 
 
 def _nearest(positions: Array, rounding: str) -> Array:

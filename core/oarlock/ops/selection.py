@@ -399,7 +399,7 @@ SELECTION: tuple[Record, ...] = (
     ),
     composite(
         "scatter_along_axis", "index",
-        "A copy of x with updates applied at indices along an axis as take_along_axis takes; those outside are dropped.",
+        "A copy of x with updates applied at indices along an axis (see take_along_axis); those outside are dropped.",
         "x indices updates", _infer_scatter_along, _scatter_along, _emit_scatter_along, _scatter_along_samples,
         attributes={"axis": int, "kind": str}, tolerance="reduction",
     ),
@@ -431,7 +431,7 @@ SELECTION: tuple[Record, ...] = (
         _triangle_samples, attributes={"k": int},
     ),
     composite(
-        "top_k", "sort", "The k largest or smallest values along an axis, in order, and their positions; NaN last.", "x",
+        "top_k", "sort", "The k largest or smallest values along an axis, in order, and their places; NaN last.", "x",
         _infer_top_k, _top_k, _emit_top_k, _top_k_samples,
         attributes={"k": int, "axis": int, "largest": bool, "dtype": DType}, optional=("dtype",), results=2,
         dtypes=NUMERIC,

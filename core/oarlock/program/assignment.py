@@ -19,7 +19,7 @@ from oarlock.program.indexing import (
     result_shape,
     spans,
 )
-from oarlock.program.manipulation import broadcast_shape, broadcast_to, flip
+from oarlock.program.manipulation import broadcast_to, flip
 from oarlock.program.searching import where
 from oarlock.program.tape import Recorded, apply
 
@@ -66,7 +66,8 @@ def _as_value(x: Tensor, value: Any) -> Tensor:
 
 def _check_fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> None:
     lead = max(len(shape) - len(wanted), 0)
-    if any(d != 1 for d in shape[:lead]) or broadcast_shape("assignment", shape[lead:], wanted) != wanted:
+    aligned = zip(reversed(shape[lead:]), reversed(wanted), strict=False)
+    if any(d != 1 for d in shape[:lead]) or any(d not in (1, size) for d, size in aligned):
         raise ShapeError(f"a value of shape {shape} cannot be put into a place of shape {wanted}")
 
 

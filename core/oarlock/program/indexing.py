@@ -50,30 +50,35 @@ def expand_key(x: Tensor, key: Any) -> list[Item]:
     NumPy arrays and lists become index tensors, checked against the sizes; masks stay masks. Raises BoundsError for
     an index outside, or for too many of them.
     """
-    parts = list(key) if isinstance(key, tuple) else [key]
-    parts = [_index_part(x, part) for part in parts]
-    rank = len(x._kind.shape)
+    parts = [_index_part(part) for part in (key if isinstance(key, tuple) else (key,))]
+    shape = x._kind.shape
     used = sum(_dimensions(part) for part in parts)
-    if used > rank:
-        raise BoundsError(f"too many indices: shape {x._kind.shape} has {rank} dimensions, {used} were indexed")
+    if used > len(shape):
+        raise BoundsError(f"too many indices: shape {shape} has {len(shape)} dimensions, {used} were indexed")
     ellipses = [i for i, part in enumerate(parts) if part is Ellipsis]
     if len(ellipses) > 1:
         raise BoundsError("an index may hold one ellipsis (...) only")
     at = ellipses[0] if ellipses else len(parts)
-    rest = [slice(None)] * (rank - used)
-    return [*parts[:at], *rest, *parts[at + len(ellipses) :]]
+    parts[at : at + len(ellipses)] = [slice(None)] * (len(shape) - used)
+    axis = 0
+    for i, part in enumerate(parts):
+        if isinstance(part, np.ndarray):
+            parts[i] = _host_index(x, axis, part)
+        axis += _dimensions(part)
+    return parts
 
 
 def _dimensions(part: Item) -> int:
     """How many dimensions of x a part of a key names."""
     if part is None or part is Ellipsis:
         return 0
-    if isinstance(part, Recorded) and part._kind.dtype.kind == "bool":
-        return len(part._kind.shape)
-    return 1
+    if isinstance(part, Recorded):
+        return len(part._kind.shape) if part._kind.dtype.kind == "bool" else 1
+    return part.ndim if isinstance(part, np.ndarray) and part.dtype.kind == "b" else 1
 
 
-def _index_part(x: Tensor, part: Any) -> Item:
+def _index_part(part: Any) -> Item:
+    """A part of a key as the user gave it: checked, with lists as NumPy arrays and numbers as ints."""
     if part is None or part is Ellipsis or isinstance(part, slice):
         return part
     if isinstance(part, Recorded):
@@ -86,16 +91,19 @@ def _index_part(x: Tensor, part: Any) -> Item:
             array = array.astype(np.int32)
         if array.dtype.kind not in "biu":
             raise DTypeError(f"an index is {array.dtype}; it must hold integers, or bool for a mask")
-        return _host_index(x, array)
+        return array
     if hasattr(part, "__index__"):
         return part.__index__()
-    raise DTypeError(
-        f"{type(part).__name__} is no index: use integers, slices, ..., None, or tensors of integers or bool"
-    )
+    raise DTypeError(f"{type(part).__name__} is no index: use integers, slices, ..., None, integer tensors or masks")
 
 
-def _host_index(x: Tensor, array: np.ndarray[Any, Any]) -> Tensor:
+def _host_index(x: Tensor, axis: int, array: np.ndarray[Any, Any]) -> Tensor:
+    """An index array that the host knows as a tensor; raises BoundsError for integers outside dimension ``axis``."""
     if array.dtype.kind in "iu":
+        size = x._kind.shape[axis]
+        outside = array[(array < -size) | (array >= size)]
+        if outside.size:
+            raise BoundsError(f"index {outside.flat[0]} is outside dimension {axis} of shape {x._kind.shape}")
         array = array.astype(x._place.default_int.numpy)
     return asarray(array, device=x._place.device)
 
@@ -322,7 +330,7 @@ def take(x: Tensor, indices: Any, /, *, axis: int | None = None) -> Tensor:
             raise ShapeError(f"take: x has shape {x._kind.shape}; only with one dimension may axis be left out")
         axis = 0
     axis = one_axis("take", axis, x)
-    index = indices if isinstance(indices, Recorded) else _host_index(x, np.asarray(indices, dtype=np.int64))
+    index = indices if isinstance(indices, Recorded) else _host_index(x, axis, np.asarray(indices, dtype=np.int64))
     return apply("gather", x, wrapped(index, x._kind.shape[axis]), axis=axis)  # type: ignore[arg-type]
 
 

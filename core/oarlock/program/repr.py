@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,5 +30,5 @@ def tensor_repr(x: Tensor) -> str:
     if array.size == 0:
         return f"tensor([], shape={array.shape}, {tail}"
     text = np.array2string(array, separator=", ", prefix="tensor(", threshold=SHOWN_WHOLE)
-    line = " ".join(text.split())
+    line = re.sub(r"\[ +", "[", " ".join(text.split()))
     return f"tensor({line if len(line) + len(tail) < LINE else text}, {tail}"

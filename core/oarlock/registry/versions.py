@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from oarlock import __version__
 from oarlock.errors import ContractVersionError, PluginError
 from oarlock.hal import CONTRACT, Adapter
 
-__all__ = ["check_contract", "contract_text"]
+__all__ = ["CORE_VERSION", "check_contract", "contract_text"]
+
+
+def _installed() -> str:
+    try:
+        return version("oarlock")
+    except PackageNotFoundError:  # run from a folder of sources
+        return "unknown"
+
+
+CORE_VERSION = _installed()
+"""The version of this core, as it was installed."""
 
 
 def contract_text(contract: Any) -> str:
@@ -25,7 +36,7 @@ def check_contract(name: str, owner: str, value: Any) -> None:
     declared = getattr(value, "contract", None)
     if not (isinstance(declared, tuple) and len(declared) == 2 and all(type(part) is int for part in declared)):
         raise PluginError(no_adapter)
-    both = f"{name} ({owner}) was written for contract {contract_text(declared)}; Oarlock {__version__} speaks "
+    both = f"{name} ({owner}) was written for contract {contract_text(declared)}; Oarlock {CORE_VERSION} speaks "
     both += contract_text(CONTRACT)
     if declared[0] < CONTRACT[0]:
         raise ContractVersionError(f"{both}: install a newer {name}, or an Oarlock of contract {declared[0]}")

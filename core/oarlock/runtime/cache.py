@@ -17,10 +17,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from oarlock import __version__
 from oarlock.abi import Executable, KernelSignature
 from oarlock.config import config
 from oarlock.hal import CONTRACT
+from oarlock.registry.versions import CORE_VERSION
 
 if TYPE_CHECKING:
     from oarlock.runtime.device import Device
@@ -34,7 +34,7 @@ def cache_key(device: Device, source: str, entries: Sequence[str]) -> str:
     """The name of an executable: a hash of target, source, entries, adapter, its compiler and driver, and the core."""
     adapter, target = device.adapter, device.target
     parts = [
-        __version__, list(CONTRACT), device.adapter_name, adapter.version, adapter.cache_key(target),
+        CORE_VERSION, list(CONTRACT), device.adapter_name, adapter.version, adapter.cache_key(target),
         target.fingerprint(), list(entries), source,
     ]  # fmt: skip
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

@@ -138,12 +138,12 @@ class Device:
         """
         if nbytes < 0:
             raise BoundsError(f"{self.name}: cannot allocate {nbytes} bytes")
-        lane = check_stream(self, stream)
-        self.collect()
+        lane = current_stream(self) if stream is None else check_stream(self, stream)
         if nbytes == 0:
             self.gate.check()
             return Buffer(self, None, 0, label)
         with self.using("allocate"):
+            self.dropped.collect_held()
             allocation = self.pool.take(nbytes, lane, label)
         if allocation is None:
             self._settle_all()
@@ -224,16 +224,17 @@ class Device:
 
     def compile(self, source: str, signatures: Sequence[KernelSignature]) -> Executable:
         """Compile kernels for this device, or take them from the cache. Raises CompileError with the log."""
-        self.gate.check()
-        try:
+        with self.gate.watched("compile"):
             return cached_compile(self, source, signatures)
-        except Exception as error:
-            explained = self.gate.explain("compile", error)
-            raise explained from (error if explained is not error else error.__cause__)
 
     def load(self, executable: Executable) -> Program:
-        """Load compiled kernels. Raises CompileError with the log where the driver refuses them."""
+        """Load compiled kernels.
+
+        Raises CompileError with the log where the driver refuses them, BoundsError for a kernel that passes a limit.
+        """
         self.collect()
+        for signature in executable.signatures:
+            launches.check_signature(self, signature)
         with self.using("load"):
             handle = self.driver.load(executable.payload, executable.signatures)
             self.counts.programs += 1
@@ -257,7 +258,7 @@ class Device:
         signature = program.signatures.get(entry)
         if signature is None or program.device is not self:
             raise self._no_kernel(program, entry)
-        if not launches.fits(self, signature, grid, len(buffers), len(scalars)):
+        if not launches.check_launch(self, signature, grid, len(buffers), len(scalars)):
             self.gate.check()
             return
         lane = current_stream(self) if stream is None else check_stream(self, stream)
@@ -385,7 +386,8 @@ class Device:
         return _Using(self.gate, what)
 
     def check_owner(self, buffer: Buffer) -> None:
-        """Raise unless ``buffer`` belongs to this device."""
+        """Raise unless ``buffer`` belongs to this device, and the device can be used."""
+        self.gate.check()
         if buffer.device is not self:
             raise DeviceError(f"a buffer of {buffer.device.name} is used on {self.name}; copy it there first")
 

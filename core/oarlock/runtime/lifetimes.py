@@ -36,30 +36,37 @@ class Dropped:
     def collect(self) -> None:
         """Give back what can be. Nothing happens on a dead device."""
         device = self._device
-        if not self.items and not self._waiting and (config.pool or not device.pool.idle):
-            return
         if device.gate.refusal is not None:
             self.clear()
-            return
-        with device.using("free"):
-            while self.items:
-                item = self.items.popleft()
-                if isinstance(item, Retired):
-                    self._waiting.append(item)
-                elif item.owner == "pool":
-                    device.pool.put(item)
-                elif item.owner == "foreign":
-                    self._waiting.append(Retired("memory", item.handle, item.uses()))
-            if not config.pool:
-                device.pool.release()
-            waiting, self._waiting = self._waiting, []
-            for position, retired in enumerate(waiting):
-                try:
-                    if not self._end(retired):
-                        self._waiting.append(retired)
-                except BaseException:
-                    self._waiting.extend(waiting[position + 1 :])
-                    raise
+        elif self.items or self._waiting or device.pool.idle:
+            with device.using("free"):
+                self.collect_held()
+
+    def collect_held(self) -> None:
+        """The same for a caller that holds the driver."""
+        pool = self._device.pool
+        while self.items:
+            item = self.items.popleft()
+            if isinstance(item, Retired):
+                self._waiting.append(item)
+            elif item.owner == "pool":
+                pool.put(item)
+            elif item.owner == "foreign":
+                self._waiting.append(Retired("memory", item.handle, item.uses()))
+        if pool.idle and not config.pool:
+            pool.release()
+        if self._waiting:
+            self._end_all()
+
+    def _end_all(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for position, retired in enumerate(waiting):
+            try:
+                if not self._end(retired):
+                    self._waiting.append(retired)
+            except BaseException:
+                self._waiting.extend(waiting[position + 1 :])
+                raise
 
     def clear(self) -> None:
         """Forget everything: the handles died with the device."""

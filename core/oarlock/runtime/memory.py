@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from oarlock.errors import BoundsError, ClosedError, UnsupportedError
-from oarlock.hal import Handle
+from oarlock.hal import Binding, Handle
 from oarlock.target import Limits
 
 if TYPE_CHECKING:
@@ -48,13 +48,15 @@ class Allocation:
     ``inherited`` the uses of earlier lives that may still be running: a stream that uses the memory waits for those.
     """
 
-    __slots__ = ("capacity", "handle", "inherited", "label", "nbytes", "others", "owner", "stream", "ticket")
+    __slots__ = ("capacity", "handle", "inherited", "label", "nbytes", "others", "owner", "stream", "ticket", "whole")
 
     def __init__(self, handle: Handle, capacity: int, owner: Owner = "pool") -> None:
         self.handle = handle
         self.capacity = capacity
         self.owner: Owner = owner
         self.nbytes = 0
+        self.whole: Binding = (handle, 0, capacity)
+        """The binding of all that is in use, as launches need it."""
         self.label = ""
         self.stream: Stream | None = None
         self.ticket = 0
@@ -96,7 +98,12 @@ class Allocation:
 
     def end_life(self) -> None:
         """Turn the uses into inherited ones."""
-        self.inherited = self.uses() or None
+        stream = self.stream
+        if self.others is None and self.inherited is None:
+            if stream is not None and self.ticket > stream.completed:
+                self.inherited = {stream: self.ticket}
+        else:
+            self.inherited = self.uses() or None
         self.others = None
         self.stream = None
         self.ticket = 0
@@ -126,12 +133,13 @@ class Buffer:
     @property
     def allocation(self) -> Allocation:
         """The memory behind it: the device's null buffer for 0 bytes. Raises ClosedError when it was freed."""
-        allocation = self._allocation
-        if allocation is None:
-            if self.freed:
-                raise ClosedError(f"a buffer of {self.device.name} ({size_text(self.nbytes)}) is used after free()")
-            return self.device.null(0)
-        return allocation
+        self.check_live()
+        return self.device.null(0) if self._allocation is None else self._allocation
+
+    def check_live(self) -> None:
+        """Raise ClosedError after ``free()``."""
+        if self.freed:
+            raise ClosedError(f"a buffer of {self.device.name} ({size_text(self.nbytes)}) is used after free()")
 
     @property
     def address(self) -> int:

@@ -2,137 +2,160 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from oarlock.abi import KernelSignature
-from oarlock.codegen.fuse import is_free
-from oarlock.codegen.lower.call import KernelCall
-from oarlock.codegen.pipeline import Lowered, lower, prepare
+from oarlock.codegen.fuse import memory_of
+from oarlock.codegen.lower.call import KernelCall, LibraryCall
+from oarlock.codegen.pipeline import lower, prepare
 from oarlock.codegen.values import shape_of
 from oarlock.errors import DeviceError, DTypeError, ShapeError
+from oarlock.hal import LaunchStep, OperatorKernel
 from oarlock.ir import Dense, Operation, ScalarType, TensorType, Value
 from oarlock.ops import tensor
 from oarlock.runtime.array import DeviceArray, empty, from_numpy
 from oarlock.runtime.device import Device
 from oarlock.runtime.kernels import Progress, kernels_of
 from oarlock.runtime.layout import Life, lay_out
+from oarlock.runtime.library import claims_of, run_operator
 from oarlock.runtime.memory import Buffer
-from oarlock.runtime.program import Program
+from oarlock.runtime.program import PreparedPlan, Program
 
-__all__ = ["Launch", "Plan"]
+__all__ = ["Launch", "LibraryStep", "Operand", "Plan", "Step"]
+
+Operand: TypeAlias = "DeviceArray | int | float | bool"
+Places: TypeAlias = dict[Value, tuple[Buffer, int]]
+Scalars: TypeAlias = dict[Value, "int | float"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Launch:
-    """One launch of a plan, all that is known of it beforehand. ``places`` are the memory values it binds."""
+    """One launch of a plan, all that is known of it beforehand. ``buffers`` are the values that it binds."""
 
     program: Program
     signature: KernelSignature
     grid: tuple[int, int, int]
-    places: tuple[Value, ...]
+    buffers: tuple[Value, ...]
+    outputs: int
     scalars: tuple[int | float | Value, ...]
     label: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LibraryStep:
+    """One run of an adapter's own kernel on operands and results."""
+
+    kernel: OperatorKernel
+    buffers: tuple[Value, ...]
+    outputs: int
+    label: str
+
+
+Step: TypeAlias = "Launch | LibraryStep"
 
 
 class Plan:
     """A program on a device: ``run`` gives it data. Made by ``Plan(function, device)``; immutable afterwards.
 
-    Raises UnsupportedError or CompileError where the device cannot do it.
+    ``steps`` is what runs; ``arena_bytes`` the memory of its temporaries, ``lower_bound_bytes`` the least that any
+    layout of them needs. Raises UnsupportedError or CompileError where the device cannot do it.
     """
 
     def __init__(self, function: Operation, device: Device, progress: Progress | None = None) -> None:
         self.device = device
-        lowered: Lowered = lower(prepare(function), device.target)
-        block = lowered.function.regions[0].block
+        self.lowered = lower(prepare(function), device.target, claims_of(device))
+        block = self.lowered.function.regions[0].block
         self.arguments = tuple(block.args)
         self.returned = tuple(block.terminator.operands)
-        self._returned_places = tuple(memory_of(v) for v in self.returned)
-        self._constants: dict[Value, DeviceArray] = {}
-        programs = kernels_of(device).get(lowered.calls, progress)
-        self.launches = tuple(self._launch(call, programs) for call in lowered.calls)
-        self.kernels = len(programs)
-        self._place(lowered.calls)
+        self._result_places = tuple(dict.fromkeys(memory_of(v) for v in self.returned))
+        programs = kernels_of(device).get([c for c in self.lowered.calls if isinstance(c, KernelCall)], progress)
+        self.steps: tuple[Step, ...] = tuple(_step(call, programs) for call in self.lowered.calls)
+        self._constants = self._upload()
+        self._lay_out()
+        self._segments = self._prepare() if device.can.plans is not None and not self._separate else None
 
-    def _launch(self, call: KernelCall, programs: dict[str, Program]) -> Launch:
-        name = str(call.function.attributes["name"])
-        program = programs[name]
-        for value in call.buffers:
+    def _upload(self) -> dict[Value, DeviceArray]:
+        """The constants that steps read or the program returns, on the device."""
+        constants: dict[Value, DeviceArray] = {}
+        for value in (*(v for step in self.steps for v in step.buffers), *self._result_places):
             op = value.defining_op
-            if op is not None and op.name == "array.constant" and value not in self._constants:
-                self._constant(value, op)
-        return Launch(program, program.signatures[name], call.grid, call.buffers, call.scalars, call.label)
+            if op is not None and op.name == "array.constant" and value not in constants:
+                dense = op.attributes["value"]
+                assert isinstance(dense, Dense)
+                constants[value] = from_numpy(dense.array, self.device)
+        return constants
 
-    def _constant(self, value: Value, op: Operation) -> None:
-        dense = op.attributes["value"]
-        assert isinstance(dense, Dense)
-        self._constants[value] = from_numpy(dense.array, self.device)
-
-    def _place(self, calls: Sequence[KernelCall]) -> None:
-        """Lay the temporaries out, and note when each may go where every slot is an allocation of its own."""
-        results = set(self._returned_places)
+    def _lay_out(self) -> None:
+        """Place the temporaries, and note when each may go where every one is an allocation of its own."""
+        kept = {*self._result_places, *self._constants}
         first: dict[Value, int] = {}
         last: dict[Value, int] = {}
-        for step, call in enumerate(calls):
-            for value in call.buffers[len(call.buffers) - call.outputs :]:
-                first[value] = step
-            for value in call.buffers:
-                last[value] = step
-        temporaries = [v for v in first if v not in results]
-        sizes = {v: _nbytes(v, self.device) for v in first}
-        layout = lay_out([Life(sizes[v], first[v], last[v]) for v in temporaries], self._alignment())
+        for position, step in enumerate(self.steps):
+            for value in step.buffers[len(step.buffers) - step.outputs :]:
+                first.setdefault(value, position)
+            last.update(dict.fromkeys(step.buffers, position))
+        temporaries = [v for v in first if v not in kept]
+        limits = self.device.target.limits
+        lives = [Life(_nbytes(v, self.device), first[v], last[v]) for v in temporaries]
+        layout = lay_out(lives, max(256, limits.binding_alignment or 1))
         self.arena_bytes = layout.nbytes
         self.lower_bound_bytes = layout.lower_bound
-        limits = self.device.target.limits
         self._separate = limits.exclusive_binding or layout.nbytes > min(limits.max_allocation, limits.max_binding)
         self._offsets = dict(zip(temporaries, layout.offsets, strict=True))
-        self._made = [[v for v in c.buffers[len(c.buffers) - c.outputs :]] for c in calls]
-        self._dying: list[list[Value]] = [[] for _ in calls]
+        self._dying: list[list[Value]] = [[] for _ in self.steps]
         for value in temporaries:
             self._dying[last[value]].append(value)
-        for value in self._returned_places:
-            op = value.defining_op
-            if op is not None and op.name == "array.constant" and value not in self._constants:
-                self._constant(value, op)
 
-    def _alignment(self) -> int:
-        return max(256, self.device.target.limits.binding_alignment or 1)
+    # --- running ------------------------------------------------------------------------------------------------------
 
-    # --- running ---------------------------------------------------------------------------------------------------
-
-    def run(self, operands: Sequence[DeviceArray | int | float | bool]) -> list[DeviceArray]:
+    def run(self, operands: Sequence[Operand]) -> list[DeviceArray]:
         """Run on ``operands``, one for each argument; returns at once where the device is asynchronous.
 
         Raises ShapeError, DTypeError or DeviceError for an operand that does not fit.
         """
-        where: dict[Value, tuple[Buffer, int]] = {}
-        scalars: dict[Value, int | float] = {}
+        where: Places = {v: (c.buffer, c.offset_bytes) for v, c in self._constants.items()}
+        scalars: Scalars = {}
         self._bind(operands, where, scalars)
-        for value in self._returned_places:
-            self._result(value, where)
-        arena = self.device.allocate(self.arena_bytes, label="temporaries") if self.arena_bytes else None
-        if arena is not None and not self._separate:
-            where.update({v: (arena, offset) for v, offset in self._offsets.items()})
-        for step, launch in enumerate(self.launches):
-            if self._separate:
-                for value in self._made[step]:
-                    if value not in where:
-                        where[value] = (self.device.allocate(_nbytes(value, self.device), label="temporary"), 0)
-            self._submit(launch, where, scalars)
-            if self._separate:
-                for value in self._dying[step]:
-                    del where[value]
+        for value in self._result_places:
+            if value not in where:
+                made = empty(self.device, tensor(value).dtype, shape_of(value), label="result")
+                where[value] = (made.buffer, made.offset_bytes)
+        if self._separate:
+            self._run_separate(where, scalars)
+        else:
+            self._run_in_arena(where, scalars)
         return [
-            DeviceArray(self.device, *where[place], tensor(value).dtype, shape_of(value))
-            for value, place in zip(self.returned, self._returned_places, strict=True)
+            DeviceArray(self.device, *where[memory_of(value)], tensor(value).dtype, shape_of(value))
+            for value in self.returned
         ]
 
-    def _bind(
-        self,
-        operands: Sequence[DeviceArray | int | float | bool],
-        where: dict[Value, tuple[Buffer, int]],
-        scalars: dict[Value, int | float],
-    ) -> None:
+    def _run_separate(self, where: Places, scalars: Scalars) -> None:
+        """Each temporary an allocation of its own, given back after its last use."""
+        for position, step in enumerate(self.steps):
+            for value in step.buffers:
+                if value not in where:
+                    where[value] = (self.device.allocate(_nbytes(value, self.device), label="temporary"), 0)
+            self._submit(step, where, scalars)
+            for value in self._dying[position]:
+                del where[value]
+
+    def _run_in_arena(self, where: Places, scalars: Scalars) -> None:
+        arena = self.device.allocate(self.arena_bytes, label="temporaries")
+        where.update({v: (arena, offset) for v, offset in self._offsets.items()})
+        if self._segments is None:
+            for step in self.steps:
+                self._submit(step, where, scalars)
+            return
+        for segment in self._segments:
+            if isinstance(segment, _Segment):
+                segment.replay(where, scalars)
+            else:
+                self._submit(segment, where, scalars)
+
+    def _bind(self, operands: Sequence[Operand], where: Places, scalars: Scalars) -> None:
         if len(operands) != len(self.arguments):
             raise ShapeError(f"the program takes {len(self.arguments)} arguments, got {len(operands)}")
         for position, (argument, operand) in enumerate(zip(self.arguments, operands, strict=True)):
@@ -149,32 +172,30 @@ class Plan:
             if operand.device is not self.device:
                 raise DeviceError(f"argument {position} is on {operand.device.name}, the program on {self.device.name}")
             where[argument] = (operand.buffer, operand.offset_bytes)
-        for value, constant in self._constants.items():
-            where[value] = (constant.buffer, constant.offset_bytes)
 
-    def _result(self, value: Value, where: dict[Value, tuple[Buffer, int]]) -> None:
-        if value not in where:
-            made = empty(self.device, tensor(value).dtype, shape_of(value), label="result")
-            where[value] = (made.buffer, made.offset_bytes)
-
-    def _submit(
-        self, launch: Launch, where: dict[Value, tuple[Buffer, int]], scalars: dict[Value, int | float]
-    ) -> None:
+    def _submit(self, step: Step, where: Places, scalars: Scalars) -> None:
         device = self.device
-        buffers = [where[v] for v in launch.places]
+        buffers = [where[v] for v in step.buffers]
+        if isinstance(step, LibraryStep):
+            workspace = step.kernel.workspace()
+            if workspace:
+                buffers.append((device.allocate(workspace, label="workspace"), 0))
+            run_operator(device, step.kernel, buffers, step.label)
+            return
         if device.target.limits.exclusive_binding:
-            buffers = self._distinct(launch, buffers)
-        values: list[int | float] = []
-        for (_, offset), argument in zip(buffers, launch.signature.buffers, strict=True):
-            values.append(device.split_offset(offset, argument.storage.itemsize)[1])
-        values += [scalars[s] if isinstance(s, Value) else s for s in launch.scalars]
-        device.launch(launch.program, launch.signature.name, launch.grid, buffers, launch.signature.pack(values))
+            buffers = self._distinct(step, buffers)
+        values: list[int | float] = [
+            device.split_offset(offset, argument.storage.itemsize)[1]
+            for (_, offset), argument in zip(buffers, step.signature.buffers, strict=True)
+        ]
+        values += [scalars[s] if isinstance(s, Value) else s for s in step.scalars]
+        device.launch(step.program, step.signature.name, step.grid, buffers, step.signature.pack(values))
 
-    def _distinct(self, launch: Launch, buffers: Sequence[tuple[Buffer, int]]) -> list[tuple[Buffer, int]]:
+    def _distinct(self, step: Launch, buffers: Sequence[tuple[Buffer, int]]) -> list[tuple[Buffer, int]]:
         """Copy operands that share an allocation with another one, for devices that bind each only once."""
         seen: set[int] = set()
         result: list[tuple[Buffer, int]] = []
-        for value, (buffer, offset) in zip(launch.places, buffers, strict=True):
+        for value, (buffer, offset) in zip(step.buffers, buffers, strict=True):
             if buffer.nbytes and id(buffer.allocation) in seen:
                 nbytes = _nbytes(value, self.device)
                 copy = self.device.allocate(nbytes, label="distinct operand")
@@ -185,22 +206,82 @@ class Plan:
             result.append((buffer, offset))
         return result
 
+    # --- whole plans --------------------------------------------------------------------------------------------------
 
-def memory_of(value: Value) -> Value:
-    """The value whose memory a returned value shares: itself, or what is behind reshapes."""
-    current = value
-    while True:
-        op = current.defining_op
-        if op is None or not is_free(op):
-            return current
-        if op.name != "array.reshape":
-            return value
-        current = op.operands[0]
+    def _prepare(self) -> list[_Segment | LibraryStep]:
+        """Stretches of launches that the driver keeps and replays by one call, and the library steps between them."""
+        segments: list[_Segment | LibraryStep] = []
+        stretch: list[Launch] = []
+        for step in (*self.steps, None):
+            if isinstance(step, Launch):
+                stretch.append(step)
+                continue
+            if stretch:
+                segments.append(_Segment(self.device, stretch, self._offsets))
+                stretch = []
+            if step is not None:
+                segments.append(step)
+        return segments
+
+
+class _Segment:
+    """Launches given to the driver as one plan. Slot 0 is the arena; the others are values outside it."""
+
+    def __init__(self, device: Device, launches: Sequence[Launch], offsets: Mapping[Value, int]) -> None:
+        self.device = device
+        outside = dict.fromkeys(v for launch in launches for v in launch.buffers if v not in offsets)
+        self.slots = list(outside)
+        number = {v: i + 1 for i, v in enumerate(self.slots)}
+        self.moving: dict[Value, list[tuple[int, KernelSignature, int]]] = {}
+        self.scalars: list[tuple[int, KernelSignature, int, Value]] = []
+        self.in_arena: Value | None = None
+        steps: list[LaunchStep] = []
+        for position, launch in enumerate(launches):
+            values: list[int | float] = []
+            bindings: list[tuple[int, int, int]] = []
+            for i, (value, argument) in enumerate(zip(launch.buffers, launch.signature.buffers, strict=True)):
+                offset = offsets.get(value, 0)
+                base, element = device.split_offset(offset, argument.storage.itemsize)
+                values.append(element)
+                bindings.append((number.get(value, 0), base, _nbytes(value, device)))
+                if value in offsets:
+                    self.in_arena = value
+                else:
+                    self.moving.setdefault(value, []).append((position, launch.signature, i))
+            for i, scalar in enumerate(launch.scalars):
+                if isinstance(scalar, Value):
+                    self.scalars.append((position, launch.signature, len(bindings) + i, scalar))
+                values.append(0 if isinstance(scalar, Value) else scalar)
+            block = launch.signature.pack(values)
+            steps.append(
+                LaunchStep(launch.program, launch.signature.name, launch.grid, launch.signature.block, tuple(bindings), block)
+            )
+        self.plan: PreparedPlan = device.prepare(steps)
+
+    def replay(self, where: Places, scalars: Scalars) -> None:
+        patches: list[tuple[int, int, bytes]] = []
+        for value in self.slots:
+            offset = where[value][1]
+            if offset:
+                for position, signature, i in self.moving[value]:
+                    base, element = self.device.split_offset(offset, signature.buffers[i].storage.itemsize)
+                    assert base == 0, "a driver with plans and aligned bindings needs bases that move"
+                    patches.append((position, *signature.field(i, element)))
+        for position, signature, i, scalar in self.scalars:
+            patches.append((position, *signature.field(i, scalars[scalar])))
+        arena = where[self.in_arena][0] if self.in_arena is not None else where[self.slots[0]][0]
+        self.plan.replay([arena, *(where[v][0] for v in self.slots)][: self.plan.slots], patches)
+
+
+def _step(call: KernelCall | LibraryCall, programs: Mapping[str, Program]) -> Step:
+    if isinstance(call, LibraryCall):
+        kernel: OperatorKernel = call.kernel  # type: ignore[assignment]
+        return LibraryStep(kernel, call.buffers, call.outputs, call.label)
+    name = str(call.function.attributes["name"])
+    program = programs[name]
+    signature = program.signatures[name]
+    return Launch(program, signature, call.grid, call.buffers, call.outputs, call.scalars, call.label)
 
 
 def _nbytes(value: Value, device: Device) -> int:
-    kind = tensor(value)
-    count = 1
-    for dim in kind.static_shape:
-        count *= dim
-    return count * device.target.storage_of(kind.dtype).itemsize
+    return math.prod(shape_of(value)) * device.target.storage_of(tensor(value).dtype).itemsize

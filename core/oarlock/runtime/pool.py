@@ -19,6 +19,7 @@ __all__ = ["MemoryPool", "size_class"]
 _SMALLEST = 256
 _LOOK_BACK = 8
 """How many idle blocks of a class are looked at for one that needs no waiting."""
+_SIZES_KEPT = 4096
 
 
 def size_class(nbytes: int) -> int:
@@ -40,6 +41,7 @@ class MemoryPool:
     def __init__(self, device: Device) -> None:
         self._device = device
         self._classes: defaultdict[int, list[Allocation]] = defaultdict(list)
+        self._sizes: dict[int, tuple[int, int]] = {}
         self.live: dict[int, Allocation] = {}
         self.in_use = 0
         self.idle = 0
@@ -56,18 +58,20 @@ class MemoryPool:
 
         None: there is none now. The caller waits for all work, calls ``release``, and then ``take_last``.
         """
-        least = self._least(nbytes)
+        sizes = self._sizes.get(nbytes)
+        if sizes is None:
+            if len(self._sizes) > _SIZES_KEPT:
+                self._sizes.clear()
+            sizes = self._sizes[nbytes] = self._sizes_for(nbytes)
+        least, size = sizes
         if not config.pool:
-            return self._give(self._from_driver(least), nbytes, label)
-        size = size_class(least)
-        size += -size % self._device.unit
-        if size > self._device.target.limits.max_allocation:
-            size = least
-        return self._give(self._reuse(size, stream) or self._from_driver(size), nbytes, label)
+            return self._give(self._from_driver(least), nbytes, least, label)
+        return self._give(self._reuse(size, stream) or self._from_driver(size), nbytes, least, label)
 
     def take_last(self, nbytes: int, label: str) -> Allocation:
         """The last try, for the exact size; raises OutOfMemoryError."""
-        found = self._give(self._from_driver(self._least(nbytes)), nbytes, label)
+        least, _ = self._sizes_for(nbytes)
+        found = self._give(self._from_driver(least), nbytes, least, label)
         if found is None:
             raise self.exhausted(nbytes)
         return found
@@ -111,24 +115,32 @@ class MemoryPool:
             f"Largest live: {names or 'nothing'}"
         )
 
-    def _least(self, nbytes: int) -> int:
-        """``nbytes`` rounded up so that widened copies fit; raises OutOfMemoryError past the largest allocation."""
-        limits = self._device.target.limits
-        least = nbytes + -nbytes % self._device.unit
-        if least > limits.max_allocation:
+    def _sizes_for(self, nbytes: int) -> tuple[int, int]:
+        """``nbytes`` rounded up so that widened copies fit, and its size class.
+
+        Raises OutOfMemoryError past the largest allocation.
+        """
+        limit = self._device.target.limits.max_allocation
+        unit = self._device.unit
+        least = nbytes + -nbytes % unit
+        if least > limit:
             raise OutOfMemoryError(
                 f"{self._device.name}: out of memory: asked {size_text(nbytes)}; one allocation holds at most "
-                f"{size_text(limits.max_allocation)}"
+                f"{size_text(limit)}"
             )
-        return least
+        size = size_class(least)
+        size += -size % unit
+        return least, size if size <= limit else least
 
-    def _give(self, found: Allocation | None, nbytes: int, label: str) -> Allocation | None:
+    def _give(self, found: Allocation | None, nbytes: int, least: int, label: str) -> Allocation | None:
         if found is not None:
             found.nbytes = nbytes
+            found.whole = (found.handle, 0, least)
             found.label = label
             self.live[id(found)] = found
             self.in_use += found.capacity
-            self.peak = max(self.peak, self.in_use)
+            if self.in_use > self.peak:
+                self.peak = self.in_use
         return found
 
     def _reuse(self, size: int, stream: Stream) -> Allocation | None:

@@ -123,7 +123,7 @@ class Stream:
             self.raise_failure()
 
     def query(self) -> bool:
-        """Whether all work given to this stream so far is done, without waiting; a failure is kept for the next wait."""
+        """Whether all work given to this stream so far is done; a failure is kept for the next wait."""
         with self.device.using("query", self):
             return self._poll(0.0)
 
@@ -239,7 +239,7 @@ class Stream:
         gate = self.device.gate
         explained = gate.explain("synchronize", error)
         if gate.refusal is not None or not isinstance(explained, OarlockError):
-            raise explained
+            raise explained from (error if explained is not error else error.__cause__)
         if self.failure is None:
             self.failure = explained
         self.device.failed(explained)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from oarlock.config import config
@@ -42,7 +43,9 @@ class Gate:
     so does the caller if it ever returns.
     """
 
-    __slots__ = ("__weakref__", "_lock", "_started", "_what", "closed", "device", "is_forked", "refusal", "waiters")
+    __slots__ = (
+        "__weakref__", "_lock", "_outside", "_started", "_what", "closed", "device", "is_forked", "refusal", "waiters",
+    )  # fmt: skip
 
     def __init__(self, device: str) -> None:
         self.device = device
@@ -53,6 +56,7 @@ class Gate:
         self._lock = threading.RLock()
         self._started = 0.0
         self._what = ""
+        self._outside: dict[object, tuple[str, float]] = {}
         _gates.add(self)
         _start_monitor()
 
@@ -84,11 +88,27 @@ class Gate:
         try:
             value = function(*arguments)
         except Exception as error:
-            raise self.explain(what, error) from error.__cause__
+            explained = self.explain(what, error)
+            raise explained from (error if explained is not error else error.__cause__)
         finally:
             self.leave()
         self.check()
         return value
+
+    @contextmanager
+    def watched(self, what: str) -> Iterator[None]:
+        """Watch the time of a call that needs no driver, such as ``compile``, and explain its errors."""
+        self.check()
+        key = object()
+        self._outside[key] = (what, time.monotonic())
+        try:
+            yield
+        except Exception as error:
+            explained = self.explain(what, error)
+            raise explained from (error if explained is not error else error.__cause__)
+        finally:
+            del self._outside[key]
+        self.check()
 
     def try_enter(self, timeout_s: float) -> bool:
         """Take the driver even when it is refused, unless another thread keeps it for ``timeout_s``."""
@@ -99,9 +119,7 @@ class Gate:
         if isinstance(error, MemoryError) and not isinstance(error, OutOfMemoryError):
             return OutOfMemoryError(f"{self.device}: {what}: {error or 'out of memory'}")
         if not isinstance(error, OarlockError):
-            explained = DeviceError(f"{self.device}: {what} failed: {type(error).__name__}: {error}")
-            explained.__cause__ = error
-            return explained
+            return DeviceError(f"{self.device}: {what} failed: {type(error).__name__}: {error}")
         text = str(error)
         if not text.startswith(self.device):
             error.args = (f"{self.device}: {text}", *error.args[1:])
@@ -116,10 +134,11 @@ class Gate:
             self.refusal = lambda: kind(text)
 
     def close(self) -> None:
-        """Refuse every use because the device was closed."""
+        """Refuse every use because the device was closed. A lost device goes on saying how it was lost."""
         name = self.device
         self.closed = True
-        self.refusal = lambda: ClosedError(f'{name} is closed; open it again with open_device("{name}")')
+        if self.refusal is None:
+            self.refusal = lambda: ClosedError(f'{name} is closed; open it again with open_device("{name}")')
 
     def forked(self) -> None:
         """Refuse every use because this process is a forked child of the one that opened the device."""
@@ -132,9 +151,13 @@ class Gate:
 
     def expire(self, now: float) -> None:
         """Called by the monitor: lose the device when the call in progress has passed its deadline."""
-        started, deadline = self._started, config.watchdog_s
-        if started and deadline > 0 and now - started > deadline and self.refusal is None:
-            self.lose(self.late(self._what, deadline))
+        deadline = config.watchdog_s
+        if deadline <= 0 or self.refusal is not None:
+            return
+        for what, started in [(self._what, self._started), *self._outside.copy().values()]:
+            if started and now - started > deadline:
+                self.lose(self.late(what, deadline))
+                return
 
     def late(self, what: str, deadline_s: float) -> DeviceTimeoutError:
         """The error of a call that passed its deadline."""

@@ -8,6 +8,7 @@ from collections.abc import Hashable, Mapping
 from oarlock.ir import Block, Context, Operation, traits
 from oarlock.ir.attributes import attribute_key
 from oarlock.ir.passes import Pass
+from oarlock.transforms.matching import is_commutative
 
 __all__ = ["CommonSubexpressions"]
 
@@ -15,7 +16,7 @@ __all__ = ["CommonSubexpressions"]
 def _key(op: Operation) -> Hashable:
     """Equal for operations that compute the same."""
     operands = [id(operand) for operand in op.operands_]
-    if op.definition.has(traits.COMMUTATIVE):
+    if is_commutative(op):
         operands.sort()
     attributes = tuple((name, attribute_key(value)) for name, value in sorted(op.attributes.items()))
     return (op.name, tuple(operands), attributes, tuple(result.type for result in op.results))

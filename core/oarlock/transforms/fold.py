@@ -92,7 +92,9 @@ class Fold(Pass):
         return True
 
     def _is_candidate(self, op: Operation) -> bool:
-        return op.definition.has(traits.PURE) and bool(op.operands_) and not any(map(_is_symbolic, op.attributes.values()))
+        return (
+            op.definition.has(traits.PURE) and bool(op.operands_) and not any(map(_is_symbolic, op.attributes.values()))
+        )
 
     def _is_worth_it(self, op: Operation, record: Record) -> bool:
         values = (*op.operands_, *op.results)

@@ -6,11 +6,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from oarlock.ir import Dense, Operation, Value
+from oarlock.ir import Dense, Operation, Value, traits
 from oarlock.ir.rewrite import Rewriter
 from oarlock.ops.record import Array, ArrayBuilder, tensor
 
-__all__ = ["constant_of", "emit", "ints", "produced_by", "shaped_as", "splat_of", "uniform"]
+__all__ = ["constant_of", "emit", "ints", "is_commutative", "produced_by", "shaped_as", "splat_of", "uniform"]
 
 
 def produced_by(value: Value, name: str) -> Operation | None:
@@ -31,6 +31,16 @@ def splat_of(value: Value) -> Any:
         value = op.operands_[0]
     array = constant_of(value)
     return array.reshape(-1)[0] if array is not None and array.size == 1 else None
+
+
+def is_commutative(op: Operation) -> bool:
+    """Whether the operands may change places without a bit of the result changing.
+
+    Not in the greater or lesser of floats: which zero it gives, of two of different sign, may depend on their order.
+    """
+    if traits.COMMUTATIVE not in op.definition.traits:
+        return False
+    return op.name not in ("array.maximum", "array.minimum") or not tensor(op.operands_[0]).dtype.is_float
 
 
 def ints(op: Operation, name: str) -> tuple[int, ...]:

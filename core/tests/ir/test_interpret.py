@@ -9,20 +9,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from oarlock.errors import IRError, ShapeError, UnsupportedError, VerifyError
 from oarlock.ir import Context, Dialect, Evaluate, Interpreter, OpDefinition, Operation, interpret, parse, verify
 from oarlock.ir.control import CONTROL
 from oarlock.ir.interpret import Array
 
-ALIVE: weakref.WeakSet[Any] = weakref.WeakSet()
-
-
-class Tracked(np.ndarray):  # type: ignore[type-arg]
-    """An array that can be watched."""
+ALIVE: list[weakref.ref[Any]] = []
 
 
 def _add(op: Operation, operands: Sequence[Array], interpreter: Interpreter) -> list[Array]:
-    ALIVE.add(result := np.asarray(np.add(*operands)).view(Tracked))
+    result = np.asarray(np.add(*operands))
+    ALIVE.append(weakref.ref(result))
     return [result]
 
 
@@ -33,7 +31,7 @@ def _fill(op: Operation, operands: Sequence[Array], interpreter: Interpreter) ->
 
 def _count(op: Operation, operands: Sequence[Array], interpreter: Interpreter) -> list[Array]:
     gc.collect()
-    return [np.asarray(len(ALIVE), np.int32)]
+    return [np.asarray(sum(alive() is not None for alive in ALIVE), np.int32)]
 
 
 def _define(name: str, function: Any, operands: int, **rest: Any) -> OpDefinition:
@@ -115,7 +113,11 @@ def test_wrong_arguments_are_refused(arguments: list[Any], message: str) -> None
         (f"%z, %w = t.wrong(%x) : ({I}) -> ({I}, {I})", VerifyError, "2 results"),
         (f"%z = t.wrong(%x) : ({I}) -> {I}", IRError, "a result of t.wrong is no array"),
         (f"%z = t.two(%x) : ({I}) -> {I}", IRError, "t.two gave 2 results, not 1"),
-        (f"%z = t.less(%x, %x) : ({I}, {I}) -> {I}", ShapeError, r"a result of t.less should be int32 \(\); it is bool"),
+        (
+            f"%z = t.less(%x, %x) : ({I}, {I}) -> {I}",
+            ShapeError,
+            r"a result of t.less should be int32 \(\); it is bool",
+        ),
     ],
 )
 def test_wrong_operations_are_named(body: str, error: type[Exception], message: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from oarlock import dtypes
 from oarlock.errors import IRError, ParseError
 from oarlock.ir import Context, Dense, Dialect, OpDefinition, parse
@@ -58,7 +59,8 @@ def test_document_has_this_form() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [math.inf, -math.inf, math.nan, -0.0, 5e-324, 1 << 63, -(1 << 200), "\ud83d\ude00", "😀", "\ud800", True, 1]
+    "value",
+    [math.inf, -math.inf, math.nan, -0.0, 5e-324, 1 << 63, -(1 << 200), "\ud83d\ude00", "😀", "\ud800", True, 1],
 )
 def test_awkward_attributes_survive_the_json_module(value: Any) -> None:
     op = parse("t.op()", CONTEXT)

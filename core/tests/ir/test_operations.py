@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 import pytest
+
 from oarlock import dtypes
 from oarlock.errors import DTypeError, IRError
 from oarlock.ir import (
@@ -85,7 +86,7 @@ def test_erase_refuses_used_results_and_drops_uses_inside() -> None:
     inner = Block()
     Builder(CONTEXT, inner).create("t.none", [first.result, block.args[0]])
     holder = builder.create("t.none", regions=[Region([inner])])
-    with pytest.raises(IRError, match="result 0 is used by t.any"):
+    with pytest.raises(IRError, match="result 0 is used by t.none"):
         first.erase()
     holder.erase()
     first.erase()

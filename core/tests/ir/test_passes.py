@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from oarlock.errors import IRError, VerifyError
 from oarlock.ir import Context, Operation, parse
 from oarlock.ir.passes import Pass, PassManager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from oarlock import dtypes
 from oarlock.errors import IRError
 from oarlock.ir import Builder, Context, Dialect, OpDefinition, Operation, TensorType, parse, print_op, traits, verify
@@ -101,20 +102,27 @@ def test_long_chain_converges_in_linear_time() -> None:
 
 
 def test_replace_checks_types() -> None:
-    op = parse("t.box() (%x: tensor<int8>, %y: tensor<bool>) { %z = t.a(%x) : (tensor<int8>) -> tensor<int8> }", CONTEXT)
+    op = parse(
+        "t.box() (%x: tensor<int8>, %y: tensor<bool>) { %z = t.a(%x) : (tensor<int8>) -> tensor<int8> }", CONTEXT
+    )
     block = op.regions[0].block
     with pytest.raises(IRError, match=r"cannot replace t\.a of \(tensor<int8>\) by \(tensor<bool>\)"):
         Rewriter(CONTEXT).replace(next(block.ops), [block.args[1]])
 
 
 def test_replacement_keeps_location_and_name() -> None:
-    op = parse('t.box() (%x: tensor<int8>) { %z = t.a(%x) : (tensor<int8>) -> tensor<int8> at "f:1" t.use(%z) }', CONTEXT)
+    op = parse(
+        't.box() (%x: tensor<int8>) { %z = t.a(%x) : (tensor<int8>) -> tensor<int8> at "f:1" t.use(%z) }', CONTEXT
+    )
     apply_patterns(op, [becomes("a", "b")], CONTEXT)
     assert '%z = t.b(%x) : (tensor<int8>) -> tensor<int8> at "f:1"' in print_op(op, locations=True)
 
 
 def test_operations_inside_erased_ones_are_forgotten() -> None:
-    op = parse("t.box() { t.box() { %r = t.box() : () -> tensor<int8> {} %z = t.a(%r) : (tensor<int8>) -> tensor<int8> } }", CONTEXT)
+    op = parse(
+        "t.box() { t.box() { %r = t.box() : () -> tensor<int8> {} %z = t.a(%r) : (tensor<int8>) -> tensor<int8> } }",
+        CONTEXT,
+    )
 
     @pattern("t.box")
     def drop(op: Operation, rewriter: Rewriter) -> bool:

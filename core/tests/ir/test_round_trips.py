@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from oarlock import dtypes
 from oarlock.errors import ParseError, VerifyError
 from oarlock.ir import (
@@ -41,9 +42,7 @@ from oarlock.ir.attributes import attribute_key
 from oarlock.ir.json import from_json, to_json
 
 ANY = OpDefinition("test.any", operands=None, results=None, regions=None)
-ISOLATED = OpDefinition(
-    "test.isolated", operands=None, results=None, regions=None, traits=frozenset({traits.ISOLATED})
-)
+ISOLATED = OpDefinition("test.isolated", operands=None, results=None, regions=None, traits=frozenset({traits.ISOLATED}))
 CONTEXT = Context([Dialect("test", 3, [ANY, ISOLATED])])
 QUICK = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from oarlock.errors import ShapeError
 from oarlock.ir import Size, evaluate, symbol
 from oarlock.ir.sizes import maximum, minimum

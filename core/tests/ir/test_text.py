@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+
 from oarlock import dtypes
 from oarlock.errors import ParseError
 from oarlock.ir import (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+
 from oarlock import dtypes
 from oarlock.errors import ShapeError, VerifyError
 from oarlock.ir import (

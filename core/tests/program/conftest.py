@@ -15,6 +15,7 @@ from oarlock.errors import DeviceNotFoundError
 from oarlock.ir import Operation, ScalarType
 from oarlock.ir.interpret import interpret
 from oarlock.program.backend import use_backend
+from oarlock.program.tape import flush_thread
 from oarlock.target import Target
 
 ALL_NAMES = frozenset(d.name for d in dtypes.ALL)
@@ -91,6 +92,7 @@ def backend(monkeypatch: pytest.MonkeyPatch) -> Iterator[Interpreted]:
     interpreted = Interpreted()
     with use_backend(interpreted):
         yield interpreted
+        flush_thread()
 
 
 Same = Callable[..., None]
@@ -107,6 +109,8 @@ def same() -> Same:
             np.testing.assert_array_equal(actual, wanted)
             return
         unit = float(ml_dtypes.finfo(wanted.dtype).eps)
-        np.testing.assert_allclose(actual.astype(np.float64), wanted.astype(np.float64), rtol=ulp * unit, atol=unit * unit)
+        np.testing.assert_allclose(
+            actual.astype(np.float64), wanted.astype(np.float64), rtol=ulp * unit, atol=unit * unit
+        )
 
     return compare

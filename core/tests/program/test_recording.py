@@ -56,8 +56,18 @@ def test_nothing_runs_until_a_value_is_observed(x: ol.Tensor) -> None:
 
 @pytest.mark.parametrize(
     "observe",
-    [repr, np.asarray, bool, float, int, ol.Tensor.item, ol.Tensor.tolist, lambda t: t.__dlpack__(), lambda t: ol.synchronize()],
-)  # fmt: skip
+    [
+        repr,
+        np.asarray,
+        bool,
+        float,
+        int,
+        ol.Tensor.item,
+        ol.Tensor.tolist,
+        lambda t: t.__dlpack__(),
+        lambda t: ol.synchronize(),
+    ],
+)
 def test_every_kind_of_observation_runs_the_tape(observe: object) -> None:
     work = Work()
     y = ol.asarray(1.0) + 1.0

@@ -95,18 +95,16 @@ def test_launch_outside_its_signature_or_limits_raises(make, fake, grid, buffers
 @pytest.mark.parametrize("block", [(9, 1, 1), (8, 4, 1), (1, 1, 2)])
 def test_block_beyond_the_limits_raises(make, fake, block):
     device = make(limits=TIGHT)
-    program = fake.load(device, fake.signature("nothing", block=block))
-    with pytest.raises(BoundsError, match="block"):
-        device.launch(program, "nothing", (1, 1, 1), [])
+    with pytest.raises(BoundsError, match="fake:0: kernel nothing: block"):
+        fake.load(device, fake.signature("nothing", block=block))
 
 
 def test_too_many_buffers_and_scalars_raise(make, fake):
     device = make(limits=TIGHT)
-    program = fake.load(device, fake.signature("nothing", 4), fake.signature("add", 0, 3))
     with pytest.raises(BoundsError, match="4 buffers, the device allows 3"):
-        device.launch(program, "nothing", (1, 1, 1), [(device.allocate(4), 0)] * 4)
+        fake.load(device, fake.signature("nothing", 4))
     with pytest.raises(BoundsError, match="12 scalar bytes, the device allows 8"):
-        device.launch(program, "add", (1, 1, 1), [], bytes(12))
+        fake.load(device, fake.signature("add", 0, 3))
 
 
 def test_binding_beyond_the_limit_raises(make, fake):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from oarlock.ir import parse, print_op, verify
 from oarlock.ir.passes import PassManager
 from oarlock.ops import array_context

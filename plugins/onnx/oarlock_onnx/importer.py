@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TensorProto
+from onnx.defs import onnx_opset_version
 
 from oarlock.errors import ModelError, OarlockError
 from oarlock.ir import Value
@@ -110,9 +111,9 @@ class Importer:
                 if isinstance(item, Value) and item.name_hint is None:
                     item.name_hint = name
                 names[name] = item
-        missing = [name for name in proto.output[len(results) :] if name]
-        if missing:
-            raise ModelError(f"node {proto.op_type} has no output number {len(results)} ({missing[0]!r})")
+        for place, name in enumerate(proto.output):
+            if name and (place >= len(results) or results[place] is None):
+                raise ModelError(f"node {proto.op_type} gives no output number {place} ({name!r})")
 
     def _node(self, proto: NodeProto, scope: _Scope, names: Mapping[str, Item]) -> Sequence[Item]:
         inputs = [_lookup(names, name, "its input") if name else None for name in proto.input]
@@ -144,9 +145,10 @@ class Importer:
         bindings = {default.name: default for default in function.attribute_proto} | attributes
         names: dict[str, Item] = dict.fromkeys(function.input)
         names.update(zip(function.input, inputs, strict=False))
-        opsets = {normal_domain(entry.domain): entry.version for entry in function.opset_import}
+        opsets = {"": onnx_opset_version()} if not function.opset_import else {}
+        opsets |= {normal_domain(entry.domain): entry.version for entry in function.opset_import}
         self._nodes(function.node, _Scope(names, opsets, bindings, scope.depth + 1), names)
-        return [_lookup(names, name, f"function {function.name}'s output") for name in function.output]
+        return [names.get(name) for name in function.output]
 
 
 class _Bodies:

@@ -24,10 +24,10 @@ def index_arithmetic(function: Operation) -> set[Operation]:
         work += [op.operands[position] for position in INDEX_OPERANDS.get(op.name, ())]
     while work:
         value = work.pop()
-        op = value.defining_op
-        if op is None or op in found or op.name not in _THROUGH:
+        source = value.defining_op
+        if source is None or source in found or source.name not in _THROUGH:
             continue
         if isinstance(value.type, ScalarType) and value.type.dtype.kind == "int":
-            found.add(op)
-            work += op.operands
+            found.add(source)
+            work += source.operands
     return found

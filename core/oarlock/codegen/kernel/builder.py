@@ -331,7 +331,11 @@ class KernelBuilder:
         digits = 24 if source == dtypes.float32 else 53
         low, high = _least(dtype), _greatest(dtype)
         # the largest float that does not pass `high`
-        top = high if high.bit_length() <= digits else (high >> (high.bit_length() - digits)) << (high.bit_length() - digits)
+        top = (
+            high
+            if high.bit_length() <= digits
+            else (high >> (high.bit_length() - digits)) << (high.bit_length() - digits)
+        )
         too_high = self.lt(self.const(float(top), source, lanes), x)
         too_low = self.lt(x, self.const(float(low), source, lanes))
         nan = self.is_nan(x)

@@ -18,7 +18,7 @@ the guards, the interpreter checks that they hold, renderers print plainly.
 | eq ne lt le | same dtype | bool; IEEE on floats (NaN: only ne is true) |
 | select | bool, x, y | x where true, else y |
 | fabs sqrt floor ceil trunc rint | floats | sqrt correctly rounded; rint to nearest even |
-| convert | any | integers wrap; to float rounds to nearest even; float to integer truncates, value in range; not to bool |
+| convert | any | integers wrap; to float rounds to nearest even; float to integer truncates, in range; not to bool |
 | bitcast | same width, not bool | the same bits |
 | splat | scalar | all lanes |
 | extract | vector | lane ``index`` |
@@ -29,6 +29,11 @@ the guards, the interpreter checks that they hold, renderers print plainly.
 | if | bool | two regions ending in yield |
 | local private | - | ``size`` elements, shared by the block / of this thread; content undefined |
 | barrier | - | all threads of the block; not in divergent flow |
+
+A loop counts exactly, also where index + step would pass the dtype's greatest value. Indices are exact too: signed
+``add sub mul neg`` that flow into the index of a load or store, or into a loop's bounds, through operations of that
+kind alone do not wrap (kernel.analysis finds them; renderers may compute them in wider types). What wraps on purpose
+and then becomes an index goes through another operation first: ``and``, ``rem``, ``min``, a shift ...
 """
 
 from __future__ import annotations
@@ -200,7 +205,9 @@ def _verify_yield(op: Operation, types: Sequence[Type]) -> None:
     for region in op.regions:
         last = region.block.last_op
         if last is None or last.name != "kernel.yield" or [v.type for v in last.operands] != list(types):
-            raise VerifyError(f"{op.name}: a region does not end in kernel.yield of {', '.join(map(str, types)) or 'nothing'}")
+            raise VerifyError(
+                f"{op.name}: a region does not end in kernel.yield of {', '.join(map(str, types)) or 'nothing'}"
+            )
 
 
 def _verify_function(op: Operation) -> None:

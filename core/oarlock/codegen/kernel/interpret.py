@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from oarlock import dtypes
 from oarlock.codegen.kernel.analysis import index_arithmetic
 from oarlock.codegen.kernel.values import COMPARE, COMPUTE, PreconditionError, convert, from_number
 from oarlock.dtypes import DType

@@ -24,16 +24,15 @@ class PreconditionError(Exception):
 
 def from_number(value: bool | int | float, dtype: DType, lanes: int) -> Array:
     """A constant in all lanes."""
-    return np.full(lanes, value, np.float64 if dtype.is_float else object).astype(dtype.numpy) if not dtype.is_float else (
-        round_to(np.full(lanes, value, np.float64), dtype)
-    )
+    if dtype.is_float:
+        return round_to(np.full(lanes, value, np.float64), dtype)
+    return np.full(lanes, value, object).astype(dtype.numpy)
 
 
 def round_to(x: Array, dtype: DType) -> Array:
     """float64 to a float dtype, rounded once to nearest even (NumPy's own cast to bfloat16 rounds twice)."""
-    if dtype != dtypes.bfloat16:
-        return x.astype(dtype.numpy)
-    return _to_odd(x).astype(np.float32).astype(dtype.numpy)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return (_to_odd(x).astype(np.float32) if dtype == dtypes.bfloat16 else x).astype(dtype.numpy)
 
 
 def _to_odd(x: Array) -> Array:
@@ -111,12 +110,15 @@ def _narrow(operation: Callable[..., Any]) -> Callable[..., Array]:
 
 def _quot(x: Array, y: Array) -> Array:
     _check_divisor(x, y)
-    return np.array([abs(int(a)) // abs(int(b)) * (1 if (a < 0) == (b < 0) else -1) for a, b in zip(x, y, strict=True)], x.dtype)
+    return np.array(
+        [abs(int(a)) // abs(int(b)) * (1 if (a < 0) == (b < 0) else -1) for a, b in zip(x, y, strict=True)], x.dtype
+    )
 
 
 def _rem(x: Array, y: Array) -> Array:
     _check_divisor(x, y)
-    return np.array([abs(int(a)) % abs(int(b)) * (-1 if a < 0 else 1) for a, b in zip(x, y, strict=True)], x.dtype)
+    pairs = zip(x.tolist(), y.tolist(), strict=True)
+    return np.array([abs(a) % abs(b) * (-1 if a < 0 else 1) for a, b in pairs], x.dtype)
 
 
 def _check_divisor(x: Array, y: Array) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from oarlock.ir import Operation, Value
 
-__all__ = ["KernelCall"]
+__all__ = ["KernelCall", "LibraryCall"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,3 +25,13 @@ class KernelCall:
     scalars: tuple[int | float | Value, ...]
     label: str
     """The operators it holds, for people."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LibraryCall:
+    """One run of an adapter's own ``kernel`` (opaque here) on ``buffers``: operands, then ``outputs`` results."""
+
+    kernel: object
+    buffers: tuple[Value, ...]
+    outputs: int
+    label: str

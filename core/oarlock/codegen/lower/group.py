@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 
 from oarlock import dtypes
-from oarlock.codegen.fuse import Group, is_free
+from oarlock.codegen.fuse import Group, is_free, memory_of
 from oarlock.codegen.lower.anchors import ANCHOR_ELEMENTS
-from oarlock.codegen.lower.call import KernelCall
+from oarlock.codegen.lower.call import KernelCall, LibraryCall
 from oarlock.codegen.values import numel
 from oarlock.codegen.lower.pointwise import lower_pointwise
 from oarlock.codegen.lower.rows import lower_rows
@@ -41,10 +41,14 @@ def label_of(group: Group) -> str:
     return "_".join(names[:4]) + (f"_and_{len(names) - 4}" if len(names) > 4 else "")
 
 
-def lower_group(group: Group, target: Target) -> list[KernelCall]:
+def lower_group(group: Group, target: Target) -> list[KernelCall | LibraryCall]:
     """The launches that compute a group, in order; none when all its outputs are empty."""
     if all(numel(v) == 0 for v in group.outputs):
         return []
+    if group.library is not None:
+        (op,) = group.members
+        buffers = (*(memory_of(v) for v in op.operands), *op.results)
+        return [LibraryCall(group.library, buffers, len(op.results), label_of(group))]
     index = index_dtype(group, target)
     if group.anchor is not None and group.anchor.name in SOLITARY_KERNELS:
         (op,) = group.members

@@ -24,7 +24,11 @@ class Renderer(Protocol):
         ...
 
 
-_IN_TREE = {"c99": "oarlock.codegen.render.c99", "llvm": "oarlock.codegen.render.llvm", "opencl": "oarlock.codegen.render.opencl"}
+_IN_TREE = {
+    "c99": "oarlock.codegen.render.c99",
+    "llvm": "oarlock.codegen.render.llvm",
+    "opencl": "oarlock.codegen.render.opencl",
+}
 _registered: dict[str, Callable[[], Renderer]] = {}
 
 
@@ -49,5 +53,5 @@ def renderer(language: str) -> Renderer:
             f"no renderer for language {language!r}; there are {', '.join(languages())}. "
             "A plugin adds one through the entry-point group oarlock.dialects"
         )
-    found: Renderer = import_module(_IN_TREE[language]).RENDERER
+    found: Renderer = import_module(f"{__name__}.{language}").RENDERER
     return found

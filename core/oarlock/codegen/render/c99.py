@@ -9,8 +9,12 @@ from oarlock.ir import ScalarType
 
 __all__ = ["C99", "FLAGS", "RENDERER"]
 
-FLAGS = ("-std=c99", "-O3", "-march=native", "-ffp-contract=off", "-fno-math-errno", "-fPIC", "-shared")
-"""What to give GCC or Clang; ``-ffp-contract=off`` is needed for the text to mean what the kernel means."""
+FLAGS = (
+    "-std=c99", "-O3", "-march=native", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fPIC",
+    "-shared",
+)  # fmt: skip
+"""What to give GCC or Clang; ``-ffp-contract=off`` is needed for the text to mean what the kernel means.
+Link with ``-lm``."""
 
 _TYPES = {
     "bool": "_Bool", "int8": "int8_t", "int16": "int16_t", "int32": "int32_t", "int64": "int64_t", "uint8": "uint8_t",
@@ -41,6 +45,7 @@ C99 = CDialect(
     function="static inline void {name}_block({parameters})",
     buffer="{const}{type} *restrict {name}",
     extra_parameters=("const int32_t b0", "const int32_t b1", "const int32_t b2"),
+    unroll="#pragma GCC unroll {count}",
     threads=False,
     block_id="b{axis}",
     math={name: name + "{f}" for name in ("fma", "fabs", "sqrt", "floor", "ceil", "trunc", "rint")},

@@ -32,6 +32,8 @@ class CDialect:
     """A private array: likewise."""
     threads: bool = True
     """Whether blocks have threads; without, a kernel with more than one thread is refused."""
+    unroll: str = ""
+    """The line before a loop that is to be unrolled ``{count}`` times."""
     barrier: str = ""
     """The statement that the threads of a block wait in."""
     block_id: str = ""
@@ -39,7 +41,7 @@ class CDialect:
     thread_id: str = "0"
     block_count: str = ""
     math: Mapping[str, str] = field(default_factory=dict)
-    """``fma fabs sqrt floor ceil trunc rint`` -> function name, where it is not the same; ``{f}`` is ``f`` for float32."""
+    """``fma fabs sqrt floor ceil trunc rint`` -> function name, where it differs; ``{f}`` is ``f`` for float32."""
     bitcast: str = "as_{type}({value})"
     """The bits of ``{value}``, a ``{source}``, as ``{type}``; integers of one width are cast instead."""
     suffixes: Mapping[str, str] = field(default_factory=lambda: {"uint32": "u", "float32": "f"})

@@ -90,7 +90,13 @@ class _Function:
 
     def _parameter_name(self, name: str, taken: set[str]) -> str:
         name = re.sub(r"\W", "_", name)
-        reserved = {*_KEYWORDS, *self.dialect.reserved, *self.dialect.types.values(), *taken, self.op.attributes["name"]}
+        reserved = {
+            *_KEYWORDS,
+            *self.dialect.reserved,
+            *self.dialect.types.values(),
+            *taken,
+            self.op.attributes["name"],
+        }
         while name in reserved or _OWN.fullmatch(name) or name[0].isdigit():
             name = f"{name}_" if not name[0].isdigit() else f"_{name}"
         taken.add(name)
@@ -116,7 +122,7 @@ class _Function:
         text = "\n".join([head + " {", *self.top, *self.lines, "}"])
         return text if self.dialect.entry is None else f"{text}\n\n{self.dialect.entry(self.params).strip()}"
 
-    # --- names and lines -----------------------------------------------------------------------------------------------
+    # --- names and lines
 
     def fresh(self, kind: str) -> str:
         self.count += 1
@@ -154,7 +160,7 @@ class _Function:
     def lane(self, name: str, lane: int) -> str:
         return name + self.dialect.lane.format(lane=lane, xyzw="xyzw"[lane % 4])
 
-    # --- operations ----------------------------------------------------------------------------------------------------
+    # --- operations
 
     def body(self, block: Block) -> Sequence[Value]:
         """Print a block; returns what its yield gives."""
@@ -236,7 +242,9 @@ class _Function:
         name = self.names[op.result] = self.fresh("m")
         local = op.name == "kernel.local"
         template = self.dialect.local if local else self.dialect.private
-        text = template.format(type=self.unit.type(ScalarType(_memory(op.result))), name=name, size=op.attributes["size"])
+        text = template.format(
+            type=self.unit.type(ScalarType(_memory(op.result))), name=name, size=op.attributes["size"]
+        )
         if local:
             self.top.append("    " + text)
         else:
@@ -245,7 +253,9 @@ class _Function:
     def position(self, op: Operation) -> None:
         kind, axis = op.name.removeprefix("kernel."), op.attributes["axis"]
         assert isinstance(axis, int)
-        spelled = {"block_id": self.dialect.block_id, "thread_id": self.dialect.thread_id}.get(kind, self.dialect.block_count)
+        spelled = {"block_id": self.dialect.block_id, "thread_id": self.dialect.thread_id}.get(
+            kind, self.dialect.block_count
+        )
         if not spelled:
             raise UnsupportedError(
                 f"kernel {self.params.name}: {kind} is unknown in {self.dialect.language}; pass it as a scalar"
@@ -256,7 +266,7 @@ class _Function:
         if self.dialect.barrier:
             self.put(self.dialect.barrier)
 
-    # --- control flow --------------------------------------------------------------------------------------------------
+    # --- control flow
 
     def for_(self, op: Operation) -> None:
         block = op.regions[0].block
@@ -266,6 +276,9 @@ class _Function:
             self.put(f"{self.unit.type(_scalar(result))} {self.names[result]} = {bare(self.value(initial))};")
         counter = self.names[block.args[0]] = self.fresh("i")
         head = f"{self.unit.type(_scalar(block.args[0]))} {counter} = {bare(low)}; {counter} < {high}"
+        count = _trip_count(op)
+        if op.attributes.get("unroll") and self.dialect.unroll and count is not None:
+            self.put(self.dialect.unroll.format(count=count))
         self.put(f"for ({head}; {self._advance(op, counter, high, step)}) {{")
         self.depth += 1
         self._assign(op.results, self.body(block), set(block.args[1:]))
@@ -344,6 +357,12 @@ def _constant(value: Value) -> int | None:
     op = value.defining_op
     number = op.attributes["value"] if op is not None and op.name == "kernel.constant" else None
     return number if isinstance(number, int) else None
+
+
+def _trip_count(op: Operation) -> int | None:
+    """How often a loop runs, where its bounds are constants; at least 1."""
+    low, high, step = (_constant(value) for value in op.operands[:3])
+    return None if low is None or high is None or not step else max(-((low - high) // step), 1)
 
 
 def _scalar(value: Value) -> ScalarType:

@@ -99,7 +99,7 @@ class _Function:
         head = [f"define void @{_identifier(self.params.name)}({_SIGNATURE}) #0 {{", "entry:"]
         return [*head, *self.stack, *self.lines, "  ret void", "}"]
 
-    # --- names and lines ---------------------------------------------------------------------------------------------
+    # --- names and lines
 
     def fresh(self) -> str:
         self.count += 1
@@ -144,7 +144,7 @@ class _Function:
             return self.value(value)
         return self.let(f"{'sext' if dtype.kind == 'int' else 'zext'} {self.typed(value)} to i64")
 
-    # --- the frame: parameters and the loops over blocks ---------------------------------------------------------------
+    # --- the frame: parameters and the loops over blocks
 
     def _parameters(self) -> None:
         domain = self.module.add("distinct !{{self}}")
@@ -195,7 +195,10 @@ class _Function:
         wraps: bool = False,
         unroll: str = "",
     ) -> list[str]:
-        """A loop that counts in 64 bits; ``carried`` is (type, initial value), ``body`` gives the next ones; returns the last ones."""
+        """A loop that counts in 64 bits. ``carried`` is (type, initial value), ``body`` gives the next ones.
+
+        Returns the names of the last ones. ``wraps``: counter + step may pass what 64 bits hold.
+        """
         head, inside, done = self.labels("head", "body", "done")
         before = self.label
         self.put(f"br label %{head}")
@@ -208,8 +211,12 @@ class _Function:
         self.put(f"br i1 {going}, label %{inside}, label %{done}")
         self.start(inside)
         nexts = body(counter, names)
-        flags = "" if wraps else "nsw " if signed else "nuw "
-        self.put(f"{following} = add {flags}i64 {counter}, {step}")
+        if wraps:  # what is left is compared with the step
+            more = self.let(f"icmp ugt i64 {self.let(f'sub i64 {high}, {counter}')}, {step}")
+            advanced = self.let(f"add i64 {counter}, {step}")
+            self.put(f"{following} = select i1 {more}, i64 {advanced}, i64 {high}")
+        else:
+            self.put(f"{following} = add {'nsw' if signed else 'nuw'} i64 {counter}, {step}")
         metadata = ""
         if unroll:
             hint = self.module.add(f'!{{!"llvm.loop.unroll.{unroll}"}}')
@@ -222,7 +229,7 @@ class _Function:
         self.start(done)
         return names
 
-    # --- operations ----------------------------------------------------------------------------------------------------
+    # --- operations
 
     def body(self, block: Block) -> list[str]:
         """Print a block; returns the values that its yield gives."""
@@ -272,7 +279,10 @@ class _Function:
             self.names[value] = wide
             return
         self.wide[value] = wide
-        if any(user not in self.unwrapped and position not in INDEX_OPERANDS.get(user.name, ()) for user, position in value.uses):
+        if any(
+            user not in self.unwrapped and position not in INDEX_OPERANDS.get(user.name, ())
+            for user, position in value.uses
+        ):
             flag = "nsw" if dtype.kind == "int" else "nuw"
             self.names[value] = self.let(f"trunc {flag} i64 {wide} to {type_of(dtype)}")
 
@@ -316,7 +326,9 @@ class _Function:
     def store(self, op: Operation) -> None:
         buffer, index, value = op.operands
         place = self._place(buffer, index)
-        self.put(f"store {self.typed(value)}, ptr {place}, align {_memory(buffer).itemsize}{self.scopes.get(buffer, '')}")
+        self.put(
+            f"store {self.typed(value)}, ptr {place}, align {_memory(buffer).itemsize}{self.scopes.get(buffer, '')}"
+        )
 
     def memory(self, op: Operation) -> None:
         """Local memory of a block with one thread is private; all of it stands in the entry block."""

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from oarlock.dtypes import DType
-from oarlock.ir import Operation, Value, traits
+from oarlock.ir import Operation, Value
 from oarlock.ir.rewrite import RewritePattern, Rewriter, pattern
 from oarlock.ops.record import tensor
-from oarlock.transforms.matching import emit, produced_by, shaped_as, splat_of, uniform
+from oarlock.transforms.matching import emit, is_commutative, produced_by, shaped_as, splat_of, uniform
 
 __all__ = ["ARITHMETIC"]
 
@@ -109,7 +109,7 @@ def _settled(name: str, inner: tuple[str, ...]) -> RewritePattern:
 @pattern(None, benefit=2)
 def constant_last(op: Operation, rewriter: Rewriter) -> bool:
     """The constant operand of a commutative operator goes last, where the other rules look for it."""
-    if not op.definition.has(traits.COMMUTATIVE) or len(op.operands_) != 2:
+    if not is_commutative(op):
         return False
     left, right = op.operands_
     if splat_of(left) is None or splat_of(right) is not None:
@@ -181,9 +181,9 @@ def small_power(op: Operation, rewriter: Rewriter) -> bool:
 
 @pattern("array.abs")
 def abs_of_negative(op: Operation, rewriter: Rewriter) -> bool:
-    """|-x| is |x|."""
+    """|-x| is |x|, but not for unsigned integers, whose -x wraps."""
     inner = produced_by(op.operands_[0], "negative")
-    if inner is None:
+    if inner is None or not _dtype(op).is_signed:
         return False
     rewriter.replace(op, [emit(op, rewriter)("abs", inner.operands_[0])])
     return True

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from oarlock.codegen.render import renderer
 from oarlock.codegen.render.c99 import FLAGS as C_FLAGS
 from oarlock.codegen.render.opencl import FLAGS as CL_FLAGS
@@ -37,7 +38,9 @@ class Toolchain:
 
 
 def _c_abi(address: Callable[[str], int]) -> Launch:
-    def launch(name: str, grid: tuple[int, int, int], buffers: Sequence[np.ndarray], scalars: Sequence[np.generic]) -> None:
+    def launch(
+        name: str, grid: tuple[int, int, int], buffers: Sequence[np.ndarray], scalars: Sequence[np.generic]
+    ) -> None:
         entry = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)(address(name))
         pointers = (ctypes.c_void_p * max(len(buffers), 1))(*(b.ctypes.data for b in buffers))
         block = b""
@@ -67,7 +70,9 @@ def c99(tmp_path_factory: pytest.TempPathFactory) -> Toolchain:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stderr
         unused = ("unused-variable", "declared ‘static’ but never defined")
-        assert not [line for line in done.stderr.splitlines() if "warning" in line and not any(u in line for u in unused)]
+        assert not [
+            line for line in done.stderr.splitlines() if "warning" in line and not any(u in line for u in unused)
+        ]
         library = ctypes.CDLL(str(folder / "k.so"))
         return _c_abi(lambda name: ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0)
 
@@ -112,7 +117,9 @@ def opencl() -> Toolchain:
     def build(source: str) -> Launch:
         program = cl.Program(context, source).build(list(CL_FLAGS), cache_dir=False)
 
-        def launch(name: str, grid: tuple[int, int, int], buffers: Sequence[np.ndarray], scalars: Sequence[np.generic]) -> None:
+        def launch(
+            name: str, grid: tuple[int, int, int], buffers: Sequence[np.ndarray], scalars: Sequence[np.generic]
+        ) -> None:
             kernel = getattr(program, name)
             block = kernel.get_work_group_info(cl.kernel_work_group_info.COMPILE_WORK_GROUP_SIZE, context.devices[0])
             flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR

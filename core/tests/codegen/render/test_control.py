@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from oarlock import dtypes as dt
 from oarlock.codegen.kernel import KernelBuilder
 from oarlock.codegen.kernel.interpret import run_kernel
@@ -91,7 +92,9 @@ def swapping_loop() -> Kernel:
 @kernel
 def branches() -> Kernel:
     """if with and without results, without an else, nested, inside a loop; a bool is carried."""
-    b = builder("branches", {"x": (dt.int32, READ), "o": (dt.int32, "both"), "flag": (dt.bool_, "write")}, {"n": dt.int32})
+    b = builder(
+        "branches", {"x": (dt.int32, READ), "o": (dt.int32, "both"), "flag": (dt.bool_, "write")}, {"n": dt.int32}
+    )
     x, o, flag, n = b.arguments.values()
 
     def step(i: Value, carried: list[Value]) -> list[Value]:
@@ -180,8 +183,11 @@ def strides_to_the_end_of_the_range() -> Kernel:
     count(b.const(120, dt.int8), b.const(127, dt.int8), b.const(5, dt.int8), 5)
     count(b.const(250, dt.uint8), b.const(255, dt.uint8), b.const(4, dt.uint8), 6)
     count(b.i(3), b.i(-3), b.i(1), 7)
+    count(b.const(2**63 - 2, dt.uint64), b.const(2**63 + 2, dt.uint64), b.const(1, dt.uint64), 8)
+    count(b.const(2**63 - 9, dt.int64), b.const(2**63 - 1, dt.int64), b.const(3, dt.int64), 9)
+    count(b.const(-(2**63), dt.int64), b.const(2**63 - 1, dt.int64), b.const(2**62, dt.int64), 10)
     scalars = [2**31 - 20, 2**31 - 1, 7, 0xFFFFFFF0, 6]
-    return Kernel(b.function, [np.full(8, -1, np.int32)], scalars)
+    return Kernel(b.function, [np.full(11, -1, np.int32)], scalars)
 
 
 @kernel
@@ -196,9 +202,7 @@ def scalars_of_every_kind() -> Kernel:
             b.store(floats, b.i(place), b.raw_convert(value, dt.float64))
         else:
             b.store(integers, b.i(place), b.raw_convert(value, dt.int64))
-    return Kernel(
-        b.function, [np.zeros(6), np.zeros(6, np.int64)], [-5, 0.1, 2**32 - 1, -(2**63) + 1, 1.5, 2**64 - 2]
-    )
+    return Kernel(b.function, [np.zeros(6), np.zeros(6, np.int64)], [-5, 0.1, 2**32 - 1, -(2**63) + 1, 1.5, 2**64 - 2])
 
 
 @kernel
@@ -227,7 +231,19 @@ def vectors_anywhere() -> Kernel:
 @kernel
 def literals() -> Kernel:
     """Constants that are hard to spell."""
-    floats = [0.1, -0.0, 1e-45, 3.4028235e38, float("inf"), float("-inf"), float("nan"), 1 / 3, 16777217.0, 1e6, 2.0**-126]
+    floats = [
+        0.1,
+        -0.0,
+        1e-45,
+        3.4028235e38,
+        float("inf"),
+        float("-inf"),
+        float("nan"),
+        1 / 3,
+        16777217.0,
+        1e6,
+        2.0**-126,
+    ]
     doubles = [*floats, 5e-324, 1.7976931348623157e308, 0.1 + 0.2]
     integers = [-(2**31), 2**31 - 1, -1, 0]
     longs = [-(2**63), 2**63 - 1, -1]
@@ -259,7 +275,10 @@ def test_control_flow_and_memory_give_the_interpreters_bits(toolchain: Any) -> N
     for case in cases:
         buffers = [held(b) for b in case.buffers]
         types = [a.type.dtype.numpy for a in case.function.regions[0].block.args[len(buffers) :]]  # type: ignore[attr-defined]
-        scalars = [np.array([s]).astype(t)[0] if t != np.uint64 else np.uint64(s) for s, t in zip(case.scalars, types, strict=True)]
+        scalars = [
+            np.array([s]).astype(t)[0] if t != np.uint64 else np.uint64(s)
+            for s, t in zip(case.scalars, types, strict=True)
+        ]
         launch(case.name, case.grid, buffers, scalars)
         for number, (got, expected) in enumerate(zip(buffers, expected_of(case), strict=True)):
             np.testing.assert_array_equal(got, held(expected), err_msg=f"{case.name}, buffer {number}")

@@ -10,6 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+
 from oarlock import dtypes
 from oarlock.codegen.kernel import KERNEL, KernelBuilder
 from oarlock.codegen.kernel.interpret import run_kernel
@@ -40,7 +41,9 @@ class Case:
         return str(self.function.attributes["name"])
 
 
-def results_of(b: KernelBuilder, x: dict[str, Value], dtype: DType, skip: frozenset[DType]) -> Iterator[tuple[str, Value]]:
+def results_of(
+    b: KernelBuilder, x: dict[str, Value], dtype: DType, skip: frozenset[DType]
+) -> Iterator[tuple[str, Value]]:
     """Every operation that takes ``dtype``: (label, result)."""
     a, c, e = x["x"], x["y"], x["z"]
     for kind, operands in (*((k, (a, c)) for k in BINARY), *((k, (a,)) for k in UNARY), ("fma", (a, c, e))):
@@ -195,7 +198,9 @@ def oracle(dtype: DType, skip: frozenset[DType] = frozenset(), lanes: int = max(
     return outputs
 
 
-def check(case: Case, launch: Any, target: Target, expected: dict[DType, np.ndarray], skip: frozenset[DType] = frozenset()) -> None:
+def check(
+    case: Case, launch: Any, target: Target, expected: dict[DType, np.ndarray], skip: frozenset[DType] = frozenset()
+) -> None:
     arrays = [*inputs_of(case.dtype).values(), *outputs_of(case, skip).values()]
     physical = [_physical(target, dtypes.from_numpy(a.dtype)) for a in arrays]
     buffers = [stored(a, p) for a, p in zip(arrays, physical, strict=True)]
@@ -211,7 +216,19 @@ def _physical(target: Target, dtype: DType) -> DType:
 
 
 def test_every_operator_is_covered() -> None:
-    tried = {"constant", "select", "splat", "extract", "load", "store", "for", "yield", "convert", "bitcast", "function"}
+    tried = {
+        "constant",
+        "select",
+        "splat",
+        "extract",
+        "load",
+        "store",
+        "for",
+        "yield",
+        "convert",
+        "bitcast",
+        "function",
+    }
     tried |= {*BINARY, *UNARY, "fma", "quot", "rem", "shl", "shr"}
     control = {"if", "barrier", "local", "private", "block_id", "thread_id", "block_count"}  # test_control.py
     assert {f"kernel.{name}" for name in tried | control} == set(KERNEL.operations)

@@ -4,19 +4,25 @@ from oarlock_onnx.operators import (
     activation,
     control,
     convolution,
+    dynamic,
     elementwise,
     index,
     normalisation,
     pad,
     pool,
     product,
+    quantise,
     recurrent,
     reduction,
     resize,
+    sampling,
+    sequence,
     shape,
+    signal,
+    training,
 )
 
 __all__ = [
-    "activation", "control", "convolution", "elementwise", "index", "normalisation", "pad", "pool", "product",
-    "recurrent", "reduction", "resize", "shape",
+    "activation", "control", "convolution", "dynamic", "elementwise", "index", "normalisation", "pad", "pool",
+    "product", "quantise", "recurrent", "reduction", "resize", "sampling", "sequence", "shape", "signal", "training",
 ]  # fmt: skip

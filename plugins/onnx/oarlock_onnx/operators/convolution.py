@@ -137,9 +137,10 @@ def _transposed_pads(
     if len(wanted) != rank or min(wanted) < 1 or max(wanted) >= 2**31:
         raise ModelError(f"output_shape {list(wanted)} does not fit {rank} dimensions")
     totals = [size - want for size, want in zip(full, wanted, strict=True)]
-    halves = [total // 2 if total >= 0 else -(-total // 2) for total in totals]
+    halves = [max(total, 0) // 2 for total in totals]
     rests = [total - half for total, half in zip(totals, halves, strict=True)]
-    return (tuple(halves), tuple(rests)) if auto == "SAME_UPPER" else (tuple(rests), tuple(halves))
+    upper = auto == "SAME_UPPER" or min(totals) < 0  # what is missing is added at the end
+    return (tuple(halves), tuple(rests)) if upper else (tuple(rests), tuple(halves))
 
 
 def integer_convolution(

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from oarlock import dtypes
 from oarlock.errors import ModelError
 from oarlock.ir import Value
 from oarlock_onnx.builder import GraphBuilder
@@ -49,7 +50,7 @@ def resize(b: GraphBuilder, node: Node) -> Value:
     roi = _roi(b, node, rule, len(axes))
     check_size("the result", [sizes[axes.index(a)] if a in axes else d for a, d in enumerate(shape_of(x))], dtype_of(x))
     kind = dtype_of(x)
-    result = x if rule.mode == "nearest" else cast(b, x, wide(kind)) if kind.is_float else cast(b, x, _float())
+    result = x if rule.mode == "nearest" else cast(b, x, wide(kind)) if kind.is_float else cast(b, x, dtypes.float32)
     outside: list[tuple[int, Array]] = []
     for place, axis in enumerate(axes):
         dim = shape_of(x)[axis]
@@ -69,12 +70,6 @@ def resize(b: GraphBuilder, node: Node) -> Value:
     if kind.is_integer and rule.mode != "nearest":
         result = b("trunc", result)
     return cast(b, result, kind)
-
-
-def _float() -> Any:
-    from oarlock import dtypes
-
-    return dtypes.float32
 
 
 def _rule(node: Node) -> _Rule:
@@ -139,25 +134,24 @@ def _from_sizes(node: Node, dims: Sequence[int], sizes: list[int]) -> tuple[list
 
 
 def _coordinates(transform: str, dim: int, size: int, scale: float, roi: Sequence[float], place: int) -> Array:
-    """Where in the input each output element lies (float64)."""
-    x = np.arange(size, dtype=np.float64)
+    """Where in the input each output element lies (float64); the exact output length need not be whole."""
+    x, exact = np.arange(size, dtype=np.float64), scale * dim
     if transform == "half_pixel":
         return (x + 0.5) / scale - 0.5
     if transform == "half_pixel_symmetric":
-        adjusted = size / (scale * dim)
-        return dim / 2 * (1 - adjusted) + (x + 0.5) / scale - 0.5
+        return dim / 2 * (1 - size / exact) + (x + 0.5) / scale - 0.5
     if transform == "pytorch_half_pixel":
-        return (x + 0.5) / scale - 0.5 if size > 1 else np.zeros(size)
+        return (x + 0.5) / scale - 0.5 if exact > 1 else np.zeros(size)
     if transform == "align_corners":
-        return x * (dim - 1) / (size - 1) if size > 1 else np.zeros(size)
+        return x * (dim - 1) / (exact - 1) if exact > 1 else np.zeros(size)
     if transform == "asymmetric":
         return x / scale
     if transform == "tf_half_pixel_for_nn":
         return (x + 0.5) / scale
     if transform == "tf_crop_and_resize":
         start, end = roi[place], roi[place + len(roi) // 2]
-        if size > 1:
-            return start * (dim - 1) + x * (end - start) * (dim - 1) / (size - 1)
+        if exact > 1:
+            return start * (dim - 1) + x * (end - start) * (dim - 1) / (exact - 1)
         return np.full(size, 0.5 * (start + end) * (dim - 1))
     raise ModelError(f"coordinate_transformation_mode {transform!r} is not known")
 

@@ -198,7 +198,7 @@ class FakeDriver(Driver):
         alignment = self.options.limits.copy_alignment
         self.need(memory in self.live, f"{what}: dead handle")
         self.need(nbytes > 0, f"{what}: {nbytes} bytes")
-        self.need(0 <= offset and offset + nbytes <= len(memory.bytes), f"{what}: out of bounds")
+        self.need(offset >= 0 and offset + nbytes <= len(memory.bytes), f"{what}: out of bounds")
         self.need(offset % alignment == 0 and nbytes % alignment == 0, f"{what}: not aligned: {offset}, {nbytes}")
 
     def submit(self, stream: Any, action: Any) -> None:
@@ -273,7 +273,9 @@ class FakeDriver(Driver):
         self.live.add(handle)
         return handle
 
-    def launch(self, stream: Any, program: Any, entry: str, grid: Any, block: Any, buffers: Any, scalars: bytes) -> None:
+    def launch(
+        self, stream: Any, program: Any, entry: str, grid: Any, block: Any, buffers: Any, scalars: bytes
+    ) -> None:
         self.enter("launch")
         limits = self.options.limits
         self.need(program in self.live, "launch: dead program")
