@@ -38,8 +38,8 @@ class SimDriver(Programs, Driver):
 
 
 class SimAdapter(Adapter):
-    """The simulator. ``language``: of kernels, c99 where there is a C compiler unless it is given; ``faults``: a
-    plan for the devices that this object opens."""
+    """The simulator. ``language`` of kernels: c99 where there is a C compiler, unless it is given. ``plan``: the
+    faults of the devices that this object opens."""
 
     version = "0.1.0"
 

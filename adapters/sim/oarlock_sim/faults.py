@@ -1,7 +1,7 @@
 """Faults on purpose: out of memory, failing and hanging launches, lost devices, streams in an adverse order.
 
 A ``Plan`` says what goes wrong and when; counts begin at 1, with the plan. ``with plan(...) as p:`` applies one to
-every simulated device of the process; ``SimAdapter(faults=Plan(...))`` to the devices that this adapter opens, which a
+every simulated device of the process; ``SimAdapter(plan=Plan(...))`` to the devices that this adapter opens, which a
 child process can do for itself. ``hold(driver, stream)`` stops one stream until it is released.
 """
 
@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from oarlock.errors import CompileError, DeviceError, LaunchError, OutOfMemoryError
 
-__all__ = ["Hold", "Interleaving", "Plan", "active", "called", "hold", "interleaving", "plan"]
+__all__ = ["Hold", "Interleaving", "Plan", "active", "called", "gates", "hold", "interleaving", "plan"]
 
 _ERRORS: dict[str, type[Exception]] = {
     "allocate": OutOfMemoryError,
@@ -40,7 +40,7 @@ class Plan:
     """Method name to the number of the call that fails at once: a method of the driver, or ``devices``, ``open``,
     ``compile``. The error is the one that the contract names for it, DeviceError where it names none."""
     launch_fails_at: int | None = None
-    """This launch fails when it runs; ``synchronize`` tells."""
+    """This launch fails when it runs, with the plan that it belongs to; ``synchronize`` tells."""
     launch_hangs_at: int | None = None
     """This launch starts only after ``hang_s``, or after ``release()``."""
     hang_s: float | None = None
@@ -76,11 +76,11 @@ class Plan:
         if number == self.fail_at.get(method) or (method == "allocate" and number == self.out_of_memory_at):
             raise _ERRORS.get(method, DeviceError)(f"injected fault: call {number} of {method} fails")
 
-    def gate(self) -> Callable[[], bool] | None:
+    def gate(self, kernel: str) -> Callable[[], bool] | None:
         """The test of whether a submitted launch may start (None: at once); the test raises when it is to fail."""
         number = self.count("launch")
         if number == self.launch_fails_at:
-            return _failing(number)
+            return _failing(kernel, number)
         if number == self.launch_hangs_at:
             return _Hang(self._released, self.hang_s)
         return None
@@ -97,9 +97,9 @@ class Plan:
             return self._orders.setdefault(driver, Interleaving(self.seed))
 
 
-def _failing(number: int) -> Callable[[], bool]:
+def _failing(kernel: str, number: int) -> Callable[[], bool]:
     def gate() -> bool:
-        raise LaunchError(f"injected fault: launch {number} fails")
+        raise LaunchError(f"kernel {kernel}: injected fault: launch {number} fails")
 
     return gate
 
@@ -185,6 +185,12 @@ def called(method: str, own: Plan | None) -> None:
     """Count a call in every plan; raises when one says so."""
     for each in active(own):
         each.called(method)
+
+
+def gates(kernels: Sequence[str], own: Plan | None) -> Callable[[], bool] | None:
+    """Count launches of ``kernels``; the test of whether they may start, or None: at once."""
+    found = [gate for kernel in kernels for each in active(own) if (gate := each.gate(kernel)) is not None]
+    return (lambda: all(gate() for gate in found)) if found else None
 
 
 def interleaving(driver: Any, own: Plan | None) -> Interleaving | None:

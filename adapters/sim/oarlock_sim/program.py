@@ -83,9 +83,7 @@ class Programs(Memory):
     ) -> None:
         step = LaunchStep(program, entry, grid, block, tuple(buffers), bytes(scalars))
         self._check_launch(step)
-        gates = [gate for plan in faults.active(self.plan) if (gate := plan.gate()) is not None]
-        ready = (lambda: all(gate() for gate in gates)) if gates else None
-        self.submit(stream, f"kernel {entry}", lambda: self._run(step), ready)
+        self.submit(stream, f"kernel {entry}", lambda: self._run(step), faults.gates([entry], self.plan))
 
     def _check_launch(self, step: LaunchStep) -> None:
         """Raise LaunchError naming the rule that a launch breaks; its buffers are (handle, base, extent)."""
@@ -159,7 +157,8 @@ class Programs(Memory):
                 else:
                     self.copy_now(step.dst, step.dst_offset, step.src, step.src_offset, step.nbytes)
 
-        self.submit(stream, "plan", run)
+        kernels = [step.entry for step in steps if isinstance(step, LaunchStep)]
+        self.submit(stream, f"plan of {', '.join(kernels)}", run, faults.gates(kernels, self.plan))
 
 
 def _bound(step: LaunchStep | CopyStep, bindings: Sequence[Handle]) -> LaunchStep | CopyStep:

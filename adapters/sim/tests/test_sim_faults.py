@@ -18,6 +18,7 @@ from oarlock.errors import (
     LaunchError,
     OutOfMemoryError,
 )
+from oarlock.hal import LaunchStep
 from oarlock_sim import faults
 
 DATA = np.ones(1000, np.float32)
@@ -90,12 +91,25 @@ def test_failing_launch_spoils_its_stream_until_it_is_synchronised(roomy: Any) -
     event = driver.record(None)
     driver.wait(other, event)
     driver.fill(other, y, 0, 4000, 0)
-    with pytest.raises(LaunchError, match="launch 2 fails"):
+    with pytest.raises(LaunchError, match="kernel scale: injected fault: launch 2 fails"):
         driver.synchronize(other, 5)
     assert driver.query(event)
-    with pytest.raises(LaunchError, match="launch 2 fails"):
+    with pytest.raises(LaunchError, match="kernel scale: injected fault: launch 2 fails"):
         driver.synchronize(None, 5)
     np.testing.assert_array_equal(roomy.get(x, 1000), DATA)
+    np.testing.assert_array_equal(roomy.get(y, 1000), 3 * DATA)
+
+
+def test_launches_of_a_plan_count_and_fail(roomy: Any) -> None:
+    x, y = roomy.put(DATA), roomy.put(DATA)
+    slots = ((0, 0, 4000), (1, 0, 4000))
+    step = LaunchStep(roomy.program, "scale", (16, 1, 1), (1, 1, 1), slots, roomy.scalars(0, 0, 1000, 3.0))
+    plan = roomy.driver.prepare([step, step])
+    with faults.plan(launch_fails_at=4):
+        for _ in range(2):
+            roomy.driver.replay(None, plan, [x, y], [])
+        with pytest.raises(LaunchError, match="kernel scale: injected fault: launch 4 fails"):
+            roomy.driver.synchronize(None, 5)
     np.testing.assert_array_equal(roomy.get(y, 1000), 3 * DATA)
 
 

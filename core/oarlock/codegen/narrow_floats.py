@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from oarlock import dtypes
 from oarlock.codegen.kernel import KernelBuilder
+from oarlock.codegen.kernel.builder import lanes_of
 from oarlock.dtypes import DType
 from oarlock.ir import ScalarType, Value
 
@@ -28,10 +29,10 @@ class Narrow:
         self.dtype = dtype
 
     def _u(self, value: int, like: Value) -> Value:
-        return self.b.const(value, dtypes.uint32, _lanes(like))
+        return self.b.const(value, dtypes.uint32, lanes_of(like))
 
     def _f(self, value: float, like: Value) -> Value:
-        return self.b.const(value, dtypes.float32, _lanes(like))
+        return self.b.const(value, dtypes.float32, lanes_of(like))
 
     def value(self, bits: Value) -> Value:
         """The float32 that a pattern stands for."""
@@ -106,7 +107,7 @@ class Narrow:
         if self.dtype == dtypes.float16:  # what float32 rounds is far past the greatest float16
             return self.bits(b.raw_convert(x, dtypes.float32))
         unsigned = dtypes.by_name(f"uint{dtype.bits}")
-        lanes = _lanes(x)
+        lanes = lanes_of(x)
         zero = b.const(0, dtype, lanes)
         magnitude = b.raw_convert(x, unsigned)
         if dtype.kind == "int":
@@ -135,7 +136,7 @@ class Narrow:
         # the error of the sum (Knuth's two-sum)
         part = b.sub(total, product)
         error = b.add(b.sub(product, b.sub(total, part)), b.sub(z, part))
-        zero = b.const(0.0, wide, _lanes(x))
+        zero = b.const(0.0, wide, lanes_of(x))
         above, below, positive = b.lt(zero, error), b.lt(error, zero), b.lt(zero, total)
         away = b.or_(b.and_(positive, below), b.and_(b.not_(positive), above))
         odd = _make_odd(b, total, b.or_(above, below), away)
@@ -151,8 +152,3 @@ def _make_odd(b: KernelBuilder, x: Value, inexact: Value, away: Value) -> Value:
     even = b.eq(b.emit("and", (pattern, one)), zero)
     moved = b.select(away, b.sub(pattern, one), b.add(pattern, one))
     return b.bitcast(b.select(b.and_(inexact, even), moved, pattern), x.type.dtype)
-
-
-def _lanes(value: Value) -> int:
-    assert isinstance(value.type, ScalarType)
-    return value.type.lanes

@@ -15,8 +15,8 @@ __all__ = ["DeviceDriver", "DeviceInfo", "MemoryInfo", "Reset"]
 class DeviceInfo:
     """One device of an adapter. ``memory`` in bytes; ``capabilities`` names the optional interfaces that it has.
 
-    Capabilities: ``address``, ``communication``, ``elapsed_time``, ``fill``, ``host_callbacks``, ``memory_info``,
-    ``operators``, ``peer_copy``, ``pinned``, ``plans``, ``reset``, ``streams``.
+    Capabilities: ``address``, ``communication``, ``elapsed_time``, ``fill``, ``host_callbacks``, ``host_memory``,
+    ``memory_info``, ``operators``, ``peer_copy``, ``pinned``, ``plans``, ``reset``, ``streams``.
     """
 
     name: str

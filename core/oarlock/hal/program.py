@@ -78,5 +78,3 @@ class Plans(Protocol):
         """Run the plan on the allocations ``bindings`` (one a slot); each (step, offset, bytes) of ``scalars``
         replaces bytes of that step's scalar block for this run."""
         ...
-
-

@@ -34,6 +34,9 @@ __all__ = ["CONTRACT", "contraction_axes", "product_dtype"]
 _EXACT_LIMIT = 1 << 20
 """Up to so many products a float64 contraction is summed in extended precision, which no fast library offers."""
 
+_ROWS = 64
+"""A convolution's reference multiplies matrices of about so many rows: more need memory, fewer need calls."""
+
 Axes = tuple[int, ...]
 
 
@@ -141,15 +144,22 @@ def _convolution(operands: Sequence[Array], attributes: Attributes) -> Sequence[
     channels, outputs = w.shape[1], w.shape[0] // groups
     weights = w.astype(wide).reshape(groups, outputs, channels, *w.shape[2:])
     total = np.zeros((x.shape[0], groups, outputs, math.prod(spatial)), wide)
-    for offset in itertools.product(*map(range, w.shape[2:])):
+
+    def part(offset: tuple[int, ...]) -> Array:
+        """What the weight at ``offset`` meets: [N, groups, C/groups, positions]."""
         view = tuple(
             slice(o * d, o * d + (size - 1) * s + 1, s)
             for o, d, s, size in zip(offset, dilation, strides, spatial, strict=True)
         )
-        part = padded[(slice(None), slice(None), *view)].reshape(x.shape[0], groups, channels, total.shape[3])
-        at: tuple[Any, ...] = (..., *offset)
-        tap = weights[at]
-        total += tap * part if channels == 1 else np.matmul(tap, part)
+        return padded[(slice(None), slice(None), *view)].reshape(x.shape[0], groups, channels, total.shape[3])
+
+    offsets = list(itertools.product(*map(range, w.shape[2:])))
+    count = max(_ROWS // max(channels, 1), 1)
+    for chunk in (offsets[i : i + count] for i in range(0, len(offsets), count)):
+        at: list[tuple[Any, ...]] = [(..., *offset) for offset in chunk]
+        total += np.matmul(
+            np.concatenate([weights[place] for place in at], 2), np.concatenate([part(offset) for offset in chunk], 2)
+        )
     return (narrow(total.reshape(x.shape[0], w.shape[0], *spatial), x.dtype),)
 
 

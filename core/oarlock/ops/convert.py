@@ -40,11 +40,12 @@ def _saturated(x: Array, dtype: DType) -> Array:
 
 
 def _odd_double(x: Array) -> Array:
-    """Integers as float64, those beyond 2^53 with their lost bits gathered in the last one kept: rounds right later."""
-    mask = x.dtype.type(2047) if x.dtype.itemsize == 8 else x.dtype.type(0)
-    sticky = np.where((x & mask) != 0, (x | mask) & ~(mask >> 1), x) if mask else x
-    large = np.abs(x.astype(np.float64)) >= 2.0**53
-    return np.where(large, sticky, x).astype(np.float64)
+    """Integers as float64, odd in the last bit where a bit is lost, so that a later rounding is right."""
+    if x.dtype.itemsize < 8:
+        return x.astype(np.float64)
+    low, last = x.dtype.type(2047), x.dtype.type(2048)
+    sticky = (x & ~low) | np.where((x & low) != 0, last, x.dtype.type(0))
+    return np.where(np.abs(x.astype(np.float64)) >= 2.0**53, sticky, x).astype(np.float64)
 
 
 def _infer_convert(types: Sequence[TensorType], attributes: Attributes) -> Sequence[TensorType]:

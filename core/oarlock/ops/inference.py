@@ -72,11 +72,13 @@ def elementwise(name: str, allowed: Sequence[DType], result: DType | None = None
     return infer
 
 
-def static_shape(name: str, operand: str, kind: TensorType) -> tuple[int, ...]:
-    """The shape as ints; raises ShapeError when it is symbolic."""
-    if not kind.is_static:
-        raise ShapeError(f"{name}: {operand} is {kind}, but the shape must be known here: specialise it")
-    return kind.static_shape
+def static_shape(name: str, operand: str, kind: TensorType, start: int = 0) -> tuple[int, ...]:
+    """The shape from axis ``start`` on as ints; raises ShapeError when it is symbolic."""
+    dims = kind.shape[start:]
+    if not all(isinstance(dim, int) for dim in dims):
+        what = "the shape" if start == 0 else f"the shape from axis {start} on"
+        raise ShapeError(f"{name}: {operand} is {kind}, but {what} must be known here: specialise it")
+    return cast("tuple[int, ...]", dims)
 
 
 def int_of(name: str, attributes: Attributes, key: str, least: int | None = None) -> int:

@@ -96,17 +96,17 @@ def _infer_transposed(types: Sequence[TensorType], attributes: Attributes) -> Se
             f"conv_transpose: x is {x}, w is {w}: both need [N, C, spatial...] and [C, O/groups, spatial...]"
         )
     groups = int_of("conv_transpose", attributes, "groups", least=1)
-    shape, weights = static_shape("conv_transpose", "x", x), static_shape("conv_transpose", "w", w)
-    if shape[1] != weights[0] or shape[1] % groups:
+    shape, weights = static_shape("conv_transpose", "x", x, 1), static_shape("conv_transpose", "w", w)
+    if shape[0] != weights[0] or shape[0] % groups:
         raise ShapeError(f"conv_transpose: {x} and weights {w} do not agree in {groups} groups of channels")
     strides, padding, dilation, extra = _geometry(attributes, x.rank - 2)
     spatial = []
-    for i, (size, window) in enumerate(zip(shape[2:], weights[2:], strict=True)):
+    for i, (size, window) in enumerate(zip(shape[1:], weights[2:], strict=True)):
         full = (size - 1) * strides[i] + (window - 1) * dilation[i] + 1 + extra[i] - sum(padding[i])
         if size == 0 or window == 0 or full < 0 or extra[i] >= max(strides[i], dilation[i]):
             raise ShapeError(f"conv_transpose: axis {i + 2} of {x} and {w} gives no result with {dict(attributes)}")
         spatial.append(full)
-    return (TensorType(x.dtype, (shape[0], weights[1] * groups, *spatial)),)
+    return (TensorType(x.dtype, (x.shape[0], weights[1] * groups, *spatial)),)
 
 
 def _emit_transposed(b: ArrayBuilder, operands: Sequence[Value], attributes: Attributes) -> Sequence[Value]:
@@ -128,7 +128,7 @@ def _emit_transposed(b: ArrayBuilder, operands: Sequence[Value], attributes: Att
     )
     crop = [
         slice(max(-lo, 0), dim - max(-hi, 0))
-        for lo, hi, dim in zip(low, high, tensor(spread).static_shape[2:], strict=True)
+        for lo, hi, dim in zip(low, high, static_shape("conv_transpose", "x", tensor(spread), 2), strict=True)
     ]
     spread = strided_slice(b, spread, [slice(None), slice(None), *crop]) if min([0, *low, *high]) < 0 else spread
     kernel = b("reverse", _swapped(b, w, groups), axes=tuple(range(2, rank + 2)))

@@ -10,7 +10,7 @@ import numpy as np
 
 from oarlock.dtypes import DType
 from oarlock.errors import ShapeError
-from oarlock.ir import TensorType, Value
+from oarlock.ir import Dim, TensorType, Value
 from oarlock.ops.composite import Decompose, composite, in_single, number, wide_reference
 from oarlock.ops.inference import (
     FLOATS,
@@ -58,7 +58,7 @@ def _channels(name: str, operands: Sequence[str]) -> Infer:
                 raise ShapeError(f"{name}: {operand} is {given}, but x has {x.shape[1]} channels")
         if name == "group_norm":
             groups = int_of(name, attributes, "groups", least=1)
-            if static_shape(name, "x", x)[1] % groups:
+            if static_shape(name, "x", x, 1)[0] % groups:
                 raise ShapeError(f"{name}: {x.shape[1]} channels do not divide into {groups} groups")
         return (x,)
 
@@ -112,14 +112,14 @@ def _emit_instance(b: ArrayBuilder, operands: Sequence[Value], attributes: Attri
 
 def _emit_group(b: ArrayBuilder, operands: Sequence[Value], attributes: Attributes) -> Sequence[Value]:
     x, scale, bias = operands
-    shape = tensor(x).static_shape
-    grouped = b("reshape", x, shape=_grouped(shape, cast(int, attributes["groups"])))
+    shape = tensor(x).shape
+    grouped = b("reshape", x, shape=_grouped(tensor(x), cast(int, attributes["groups"])))
     normal = b("reshape", _normalised(b, grouped, (2,), attributes), shape=shape)
     return (b("add", b("multiply", normal, _per_channel(b, scale, x)), _per_channel(b, bias, x)),)
 
 
-def _grouped(shape: tuple[int, ...], groups: int) -> tuple[int, int, int]:
-    return (shape[0], groups, shape[1] // groups * math.prod(shape[2:]))
+def _grouped(kind: TensorType, groups: int) -> tuple[Dim, int, int]:
+    return (kind.shape[0], groups, math.prod(static_shape("group_norm", "x", kind, 1)) // groups)
 
 
 def normalised(x: Array, axes: tuple[int, ...], epsilon: float) -> Any:
@@ -162,7 +162,8 @@ def _instance(operands: Sequence[Array], attributes: Attributes) -> Sequence[Any
 
 def _group(operands: Sequence[Array], attributes: Attributes) -> Sequence[Any]:
     x, scale, bias = operands
-    grouped = x.reshape(_grouped(x.shape, cast(int, attributes["groups"])))
+    groups = cast(int, attributes["groups"])
+    grouped = x.reshape(x.shape[0], groups, math.prod(x.shape[1:]) // groups)
     normal = normalised(grouped, (2,), number(attributes, "epsilon", 1e-5)).reshape(x.shape)
     return (normal * per_channel(scale, x) + per_channel(bias, x),)
 

@@ -13,7 +13,7 @@ from oarlock.ir import TensorType, Value
 from oarlock.ops.activation import emit_sigmoid
 from oarlock.ops.build import split
 from oarlock.ops.composite import Decompose, composite, in_single, wide_reference
-from oarlock.ops.inference import FLOATS, check_dtype, flag_of, same_dtypes
+from oarlock.ops.inference import FLOATS, check_dtype, flag_of, same_dtypes, static_shape
 from oarlock.ops.record import Array, ArrayBuilder, Attributes, Infer, Record, tensor
 from oarlock.ops.sampling import Samples, sample, small
 
@@ -26,6 +26,7 @@ def _infer(name: str, gates: int, states: int, biases: int) -> Infer:
     def infer(types: Sequence[TensorType], attributes: Attributes) -> Sequence[TensorType]:
         check_dtype(name, "the operand", same_dtypes(name, types), FLOATS)
         x, h = types[0], types[1]
+        static_shape(name, "w", types[1 + states])
         if x.rank != 2 or h.rank != 2:
             raise ShapeError(f"{name}: x is {x} and the state {h}, but [N, I] and [N, H] are needed")
         rows = h.shape[1] * gates
@@ -46,7 +47,7 @@ def _product(b: ArrayBuilder, x: Value, w: Value, bias: Value) -> Value:
 
 
 def _gates(b: ArrayBuilder, y: Value, count: int) -> list[Value]:
-    return split(b, y, [tensor(y).static_shape[1] // count] * count, 1)
+    return split(b, y, [static_shape("cell", "the gates", tensor(y), 1)[0] // count] * count, 1)
 
 
 def _emit_lstm(b: ArrayBuilder, operands: Sequence[Value], attributes: Attributes) -> Sequence[Value]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -62,6 +63,10 @@ class Backend(Protocol):
         """A fresh, writable copy of ``data`` on the host."""
         ...
 
+    def host_view(self, data: Data) -> npt.NDArray[Any] | None:
+        """The memory of ``data`` itself, read-only, once its work is done; None where the host cannot read it."""
+        ...
+
     def move(self, data: Data, device: DeviceLike) -> Data:
         """A copy of ``data`` on another device."""
         ...
@@ -102,6 +107,17 @@ class RuntimeBackend:
         from oarlock import runtime
 
         return runtime.to_numpy(data)
+
+    def host_view(self, data: Data) -> npt.NDArray[Any] | None:
+        array = cast("runtime.DeviceArray", data)
+        if "host_memory" not in array.device.info.capabilities or array.storage != array.dtype or not array.nbytes:
+            return None
+        array.device.synchronize()
+        block = (ctypes.c_ubyte * array.nbytes).from_address(array.buffer.address + array.offset_bytes)
+        block.owner = array  # type: ignore[attr-defined]  # the memory is not reused while the view lives
+        view: npt.NDArray[Any] = np.frombuffer(memoryview(block), array.dtype.numpy).reshape(array.shape)
+        view.setflags(write=False)
+        return view
 
     def move(self, data: Data, device: DeviceLike) -> Data:
         from oarlock import runtime

@@ -61,9 +61,9 @@ class NamespaceInfo:
         return {"real floating": DEFAULT_FLOAT, "integral": where.default_int, "indexing": where.default_int}
 
     def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, DType]:
-        """The dtypes that ``device`` stores, of ``kind`` when it is given."""
+        """The dtypes of the standard that ``device`` stores, of ``kind`` when it is given; not float16 and bfloat16."""
         where = place(device)
-        stored = [d for d in dtypes.ALL if where.stores(d) and d.name != "bfloat16"]
+        stored = [d for d in dtypes.ALL if where.stores(d) and not (d.is_float and d.bits == 16)]
         return {d.name: d for d in stored if kind is None or isdtype(d, kind)}
 
 

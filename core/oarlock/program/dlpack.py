@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oarlock.errors import UnsupportedError
+from oarlock.program.backend import backend
 from oarlock.program.host import host_array
 
 if TYPE_CHECKING:
@@ -26,15 +27,21 @@ def export(
     dl_device: tuple[int, int] | None,
     copy: bool | None,
 ) -> Any:
-    """A capsule with a host copy of x; raises BufferError for another device, for copy=False, and for bfloat16."""
+    """A capsule with a host copy of x; with ``copy=False`` its own memory, read-only, which takes DLPack 1.0.
+
+    Raises BufferError for another device, for ``copy=False`` where the host cannot read the memory, for bfloat16.
+    """
     if stream is not None:
         raise BufferError(f"stream is {stream!r}; the export is memory of the host, which has no streams: pass None")
     if dl_device is not None and tuple(dl_device) != HOST:
         raise BufferError(f"export to DLPack device {dl_device} is not there yet; only to the host, {HOST}")
-    if copy is False:
-        raise BufferError("memory of a device cannot be exported without a copy yet; leave out copy=False")
     if x._kind.dtype.name == "bfloat16":
         raise BufferError("bfloat16 cannot be exported yet; convert with x.astype(ol.float32)")
+    if copy is False:
+        view = backend().host_view(x._settle())
+        if view is None:
+            raise BufferError(f"the host cannot read the memory of {x._place.name}; leave out copy=False")
+        return view.__dlpack__(max_version=max_version)
     return host_array(x).__dlpack__(max_version=max_version)
 
 

@@ -88,7 +88,7 @@ def reshape(x: Tensor, /, shape: int | Sequence[int], *, copy: bool | None = Non
     return apply("reshape", x, shape=shape_of("reshape", sizes))
 
 
-def expand_dims(x: Tensor, /, *, axis: int | Sequence[int] = 0) -> Tensor:
+def expand_dims(x: Tensor, /, axis: int | Sequence[int] = 0) -> Tensor:
     """x with dimensions of size 1 put in, at the positions ``axis`` of the result."""
     wanted = axis if isinstance(axis, Sequence) else (axis,)
     axes = [one_axis("expand_dims", a, x, len(wanted)) for a in wanted]

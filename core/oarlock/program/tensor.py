@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oarlock.dtypes import DType
-from oarlock.errors import DTypeError, OarlockError, ShapeError, UnsupportedError
+from oarlock.errors import DTypeError, ShapeError, UnsupportedError
 from oarlock.program import assignment, dlpack, dtype_functions, elementwise, indexing, linear, manipulation
 from oarlock.program.backend import DeviceLike, Place, backend, place
 from oarlock.program.elementwise import Operand
@@ -123,12 +123,12 @@ class Tensor(Recorded):
 
     def __len__(self) -> int:
         if not self.shape:
-            raise ShapeError("a 0-d tensor has no length")
+            raise RankError("a 0-d tensor has no length")
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Tensor]:
         if not self.shape:
-            raise ShapeError("a 0-d tensor cannot be iterated over")
+            raise RankError("a 0-d tensor cannot be iterated over")
         return iter(manipulation.unstack(self))
 
     def __getitem__(self, key: Any) -> Tensor:
@@ -141,7 +141,10 @@ class Tensor(Recorded):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         if copy is False:
-            raise ValueError("the values must be copied from the device; leave out copy=False")
+            array = backend().host_view(self._settle())
+            if array is None or (dtype is not None and array.dtype != dtype):
+                raise ValueError("the values must be copied from the device or converted; leave out copy=False")
+            return array
         array = host_array(self)
         return array if dtype is None else array.astype(dtype)
 
@@ -182,7 +185,7 @@ class Tensor(Recorded):
 
     def _one(self, what: str) -> bool | int | float:
         if self.size != 1 or (self.shape and what != "bool"):
-            raise _NotOne(f"{what}() is for a 0-d tensor; this one has shape {self.shape}: use any(), all() or item()")
+            raise RankError(f"{what}() is for a 0-d tensor, not shape {self.shape}: use any(), all() or item()")
         return self.item()
 
     # --- operators ---
@@ -382,5 +385,5 @@ class Tensor(Recorded):
         return self
 
 
-class _NotOne(OarlockError, TypeError, ValueError):
-    """A tensor with dimensions is used where Python wants one number."""
+class RankError(ShapeError, TypeError):
+    """A tensor has too many or too few dimensions for what Python wants of it, such as one number, or a length."""

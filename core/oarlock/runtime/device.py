@@ -114,7 +114,11 @@ class Device:
         self.target = info.target
         self.gate = Gate(name)
         self.driver: Driver = self.gate.call("open", adapter.open, index)
-        self.can = self.gate.call("open", abilities_of, self.driver, info.capabilities)
+        try:
+            self.can = self.gate.call("open", abilities_of, self.driver, info.capabilities)
+        except DeviceError:
+            self.gate.call("close", self.driver.close)
+            raise
         self.unit = max(4, info.target.limits.copy_alignment)
         """Allocations are a multiple of this."""
         self.default_stream = Stream(self, None)
@@ -123,6 +127,8 @@ class Device:
         self.dropped = Dropped(self)
         self.edges = threading.RLock()
         """Held while bytes around an unaligned copy are read and written back."""
+        self.origins: dict[str, str] = {}
+        """What a kernel computes and where it was asked for, by its name: whoever loads kernels says so, for errors."""
         self.host_calls = 0
         """Host callbacks that have not returned."""
         self._empty: list[Allocation] = []

@@ -52,6 +52,7 @@ class Dropped:
             elif item.owner == "pool":
                 pool.put(item)
             elif item.owner == "foreign":
+                item.owner = "device"  # for once only, should two threads have freed it
                 self._waiting.append(Retired("memory", item.handle, item.uses()))
         if pool.idle and not config.pool:
             pool.release()

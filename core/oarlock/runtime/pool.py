@@ -20,6 +20,8 @@ _SMALLEST = 256
 _LOOK_BACK = 8
 """How many idle blocks of a class are looked at for one that needs no waiting."""
 _SIZES_KEPT = 4096
+_IDLE_SHARE = 2
+"""Idle memory may take one part in so many of the limit; past that, it shrinks to half of this."""
 
 
 def size_class(nbytes: int) -> int:
@@ -47,6 +49,7 @@ class MemoryPool:
         self.idle = 0
         self.peak = 0
         self.budget: int | None = None
+        self._released = 0
 
     @property
     def limit(self) -> int:
@@ -58,6 +61,7 @@ class MemoryPool:
 
         None: there is none now. The caller waits for all work, calls ``release``, and then ``take_last``.
         """
+        self._released = 0
         sizes = self._sizes.get(nbytes)
         if sizes is None:
             if len(self._sizes) > _SIZES_KEPT:
@@ -86,14 +90,20 @@ class MemoryPool:
         allocation.end_life()
         self.idle += allocation.capacity
         self._classes[allocation.capacity].append(allocation)
+        most = self.limit // _IDLE_SHARE
+        if self.idle > most:
+            self.release(most // 2)
 
-    def release(self) -> int:
-        """Give idle memory back to the driver where its work has ended; returns the bytes given back."""
+    def release(self, keep: int = 0) -> int:
+        """Give idle memory back to the driver, where its work has ended, until at most ``keep`` bytes are idle.
+
+        Returns the bytes given back.
+        """
         released = 0
         for size, blocks in list(self._classes.items()):
             kept = []
             for block in blocks:
-                if block.idle:
+                if self.idle - released > keep and block.idle:
                     self._device.driver.free(block.handle)
                     released += block.capacity
                 else:
@@ -103,6 +113,7 @@ class MemoryPool:
             else:
                 del self._classes[size]
         self.idle -= released
+        self._released += released
         return released
 
     def exhausted(self, nbytes: int) -> OutOfMemoryError:
@@ -111,7 +122,7 @@ class MemoryPool:
         names = ", ".join(f"{item.label or 'unnamed'} {size_text(item.nbytes)}" for item in largest)
         return OutOfMemoryError(
             f"{self._device.name}: out of memory: asked {size_text(nbytes)}; in use {size_text(self.in_use)} (pool "
-            f"holds {size_text(self.idle)} idle, released and tried again); limit {size_text(self.limit)}. "
+            f"held {size_text(self._released)} idle, released and tried again); limit {size_text(self.limit)}. "
             f"Largest live: {names or 'nothing'}"
         )
 

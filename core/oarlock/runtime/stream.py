@@ -8,6 +8,7 @@ a wait that is already implied is not made again.
 from __future__ import annotations
 
 import itertools
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -29,6 +30,7 @@ _SLICE_S = 0.005
 """Longest stay inside ``driver.synchronize`` before other threads get a turn at the driver."""
 
 _ids = itertools.count(1)
+_WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,8 +243,17 @@ class Stream:
         if gate.refusal is not None or not isinstance(explained, OarlockError):
             raise explained from (error if explained is not error else error.__cause__)
         if self.failure is None:
+            self._describe(explained)
             self.failure = explained
         self.device.failed(explained)
+
+    def _describe(self, failure: OarlockError) -> None:
+        """Add the stream, and what the kernels named in the message compute."""
+        text = str(failure)
+        origins = self.device.origins
+        named = [f"; {word} computes {origins[word]}" for word in dict.fromkeys(_WORD.findall(text)) if word in origins]
+        where = "" if self.handle is None else f" (stream {self.id})"
+        failure.args = (text + where + "".join(named), *failure.args[1:])
 
     def _merge(self, clock: dict[int, int]) -> None:
         for stream, ticket in clock.items():

@@ -44,7 +44,7 @@ class Gate:
     """
 
     __slots__ = (
-        "__weakref__", "_lock", "_outside", "_started", "_what", "closed", "device", "is_forked", "refusal", "waiters",
+        "__weakref__", "_depth", "_lock", "_outside", "_started", "_what", "closed", "device", "is_forked", "refusal", "waiters",
     )  # fmt: skip
 
     def __init__(self, device: str) -> None:
@@ -54,6 +54,7 @@ class Gate:
         self.is_forked = False
         self.waiters = 0
         self._lock = threading.RLock()
+        self._depth = 0
         self._started = 0.0
         self._what = ""
         self._outside: dict[object, tuple[str, float]] = {}
@@ -69,12 +70,15 @@ class Gate:
         if self.refusal is not None:
             self._lock.release()
             raise self.refusal()
+        self._depth += 1
         self._what = what
         self._started = time.monotonic()
 
     def leave(self) -> None:
         """Give the driver back."""
-        self._started = 0.0
+        self._depth -= 1
+        if not self._depth:
+            self._started = 0.0
         self._lock.release()
 
     def check(self) -> None:
@@ -112,7 +116,9 @@ class Gate:
 
     def try_enter(self, timeout_s: float) -> bool:
         """Take the driver even when it is refused, unless another thread keeps it for ``timeout_s``."""
-        return self._lock.acquire(timeout=timeout_s)
+        taken = self._lock.acquire(timeout=timeout_s)
+        self._depth += taken
+        return taken
 
     def explain(self, what: str, error: Exception) -> Exception:
         """``error`` with the device's name in front; what is no OarlockError becomes a DeviceError that caused it."""

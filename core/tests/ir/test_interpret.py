@@ -198,10 +198,10 @@ def test_call_recurses() -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (f"%r = control.if(%n) : ({I}) -> {I} {{control.yield(%n)}} {{control.yield(%n)}}", "the condition is tensor<int32>"),
+        ("control.if(%n) {control.yield()} {control.yield()}", "the condition is tensor<int32>, not tensor<bool>"),
         ("control.if(%c) {control.yield()} {^0:}", "the else region does not end in control.yield"),
         ("control.if(%c) {control.yield(%n)} {control.yield()}", "the then region yields (tensor<int32>), not ()"),
-        (f"control.if(%c) (%a: {I}) {{control.yield()}} {{control.yield()}}", "the then region takes (tensor<int32>), not ()"),
+        (f"control.if(%c) (%a: {I}) {{control.yield()}} {{control.yield()}}", "then region takes (tensor<int32>)"),
         ("control.if(%c) {} {control.yield()}", "IRError: region has 0 blocks, not one"),
         (f"%r = control.while() : () -> {I} {{control.yield(%c)}} {{control.yield()}}", "not as the operands ()"),
         ("control.while() {control.yield(%n)} {control.yield()}", "the condition region yields (tensor<int32>)"),

@@ -27,7 +27,7 @@ def test_shape_helpers_equal_numpy(run: Any) -> None:
         (lambda b, x: build.full(b, (2, 3), dtypes.int32, 7), np.full((2, 3), 7, np.int32)),
         (lambda b, x: build.eye(b, 3, 5, dtypes.float32, -1), np.eye(3, 5, -1, np.float32)),
         (lambda b, x: build.linspace(b, 2.0, 7.0, 11, dtypes.float64), np.linspace(2.0, 7.0, 11)),
-        (lambda b, x: build.linspace(b, 2.0, 7.0, 5, dtypes.float64, endpoint=False), np.linspace(2, 7, 5, endpoint=False)),
+        (lambda b, x: build.linspace(b, 2.0, 7.0, 5, dtypes.float64, endpoint=False), np.linspace(2, 7, 5, False)),
         (lambda b, x: build.linspace(b, 2.0, 7.0, 1, dtypes.float32), np.array([2], np.float32)),
     ]  # fmt: skip
     for emit, wanted in cases:

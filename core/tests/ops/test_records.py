@@ -8,12 +8,16 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
+from oarlock import dtypes
 from oarlock.dtypes import DType
+from oarlock.ir import ScalarType
 from oarlock.ops import ARRAY, RECORDS, Record
 from oarlock.ops.record import Tolerance
 from oarlock.ops.tolerance import check
 
 NAMES = sorted(RECORDS)
+FEW = (dtypes.bool_, dtypes.uint8, dtypes.int32, dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64)
+"""A dtype of every way in which decompositions may differ."""
 COMPOSITES = [name for name in NAMES if RECORDS[name].decompose is not None]
 
 
@@ -55,7 +59,7 @@ def test_reference_agrees_with_inference(name: str, types_of: Any) -> None:
 def test_decomposition_agrees_with_reference(name: str, types_of: Any, run: Any) -> None:
     record = RECORDS[name]
     assert record.decompose is not None
-    for dtype in record.dtypes:
+    for dtype in [d for d in record.dtypes if d in FEW]:
         for sample in samples(record, dtype):
 
             def emit(b: Any, *operands: Any, sample: Any = sample) -> Any:
@@ -83,8 +87,5 @@ def test_primitives_interpret_through_their_operation(run: Any) -> None:
 
 
 def test_from_scalar_takes_run_time_scalars(run: Any, types_of: Any) -> None:
-    from oarlock import dtypes
-    from oarlock.ir import ScalarType
-
     (result,) = run(lambda b, s: b("from_scalar", s), np.float32(3), types=[ScalarType(dtypes.float32)])
     assert result.shape == () and result == 3

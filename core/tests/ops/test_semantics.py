@@ -172,7 +172,7 @@ def test_convert_integers_wrap_and_bool_is_nonzero(call: Any) -> None:
 def test_convert_to_bfloat16_rounds_once(call: Any) -> None:
     just_above_tie = np.array([1 + 2.0**-8 + 2.0**-40, 1 + 2.0**-8, 1 + 3 * 2.0**-8 - 2.0**-40, 3.4e38, -3.5e38])
     found = call("convert", just_above_tie, dtype=dtypes.bfloat16).astype(np.float64)
-    assert found.tolist() == [1 + 2.0**-7, 1.0, 1 + 2.0**-7, INF if 3.4e38 >= 3.3961e38 else 0, -INF]
+    assert found.tolist() == [1 + 2.0**-7, 1.0, 1 + 2.0**-7, INF, -INF]
     integers = np.array([2**62 + 2**54 + 1, 2**62 + 2**54, -(2**62) - 2**54 - 1, 2**31 + 2**23 + 1], np.int64)
     wanted = [2.0**62 + 2.0**55, 2.0**62, -(2.0**62) - 2.0**55, 2.0**31 + 2.0**24]
     assert call("convert", integers, dtype=dtypes.bfloat16).astype(np.float64).tolist() == wanted
@@ -180,9 +180,7 @@ def test_convert_to_bfloat16_rounds_once(call: Any) -> None:
     assert call("convert", top, dtype=dtypes.bfloat16).astype(np.float64).tolist() == [2.0**63 + 2.0**56]
 
 
-@pytest.mark.parametrize(
-    "name", [n for n, r in RECORDS.items() if r.family == "elementwise" and n in ("add", "multiply", "divide")]
-)
+@pytest.mark.parametrize("name", ["add", "multiply", "divide"])
 def test_small_float_arithmetic_is_correctly_rounded(call: Any, name: str) -> None:
     rng = np.random.default_rng(3)
     function = {"add": np.add, "multiply": np.multiply, "divide": np.divide}[name]
@@ -190,8 +188,9 @@ def test_small_float_arithmetic_is_correctly_rounded(call: Any, name: str) -> No
         x, y = (rng.standard_normal(2000).astype(dtype) for _ in range(2))
         exact = function(x.astype(np.float64), y.astype(np.float64))
         found = call(name, x, y).astype(np.float64)
-        step = np.abs(call("nextafter", call(name, x, y), np.full(2000, np.inf, dtype)).astype(np.float64) - found)
-        assert (np.abs(found - exact) <= step * 0.5000001).all()
+        ends = (call("nextafter", found.astype(dtype), np.full(2000, end, dtype)) for end in (np.inf, -np.inf))
+        step = np.max([np.abs(end.astype(np.float64) - found) for end in ends], axis=0)
+        assert (np.abs(found - exact) <= step / 2).all()
 
 
 def test_sort_is_stable_with_nan_last(call: Any, run: Any) -> None:

@@ -65,6 +65,11 @@ class Interpreted:
     def get(self, data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         return data.copy()
 
+    def host_view(self, data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        view = data.view()
+        view.setflags(write=False)
+        return view
+
     def move(self, data: np.ndarray[Any, Any], device: HostDevice) -> np.ndarray[Any, Any]:
         return data.copy()
 

@@ -90,8 +90,10 @@ def test_numpy_conversion() -> None:
     t = ol.asarray([1.0, 2.0])
     assert np.asarray(t, np.int8).dtype == np.int8
     assert np.asarray(t).flags.writeable
+    view = np.array(t, copy=False)
+    assert not view.flags.writeable and view.tolist() == [1.0, 2.0]
     with pytest.raises(ValueError, match="copied"):
-        np.array(t, copy=False)
+        np.array(t, np.int8, copy=False)
     assert isinstance(np.ones(2) + t, ol.Tensor)
 
 
@@ -110,9 +112,12 @@ def test_dlpack_both_ways(dtype: str) -> None:
 
 def test_dlpack_refusals() -> None:
     t = ol.ones((2,))
-    for arguments in ({"dl_device": (2, 0)}, {"copy": False}, {"stream": 1}):
+    for arguments in ({"dl_device": (2, 0)}, {"stream": 1}):
         with pytest.raises(BufferError):
             t.__dlpack__(**arguments)  # type: ignore[arg-type]
+    assert not np.from_dlpack(t, copy=False).flags.writeable
+    with pytest.raises(BufferError):
+        t.__dlpack__(copy=False)  # read-only memory needs DLPack 1.0
     with pytest.raises(BufferError, match="bfloat16"):
         t.astype(ol.bfloat16).__dlpack__()
     with pytest.raises(ol.errors.UnsupportedError, match="DLPack"):

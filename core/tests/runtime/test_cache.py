@@ -144,13 +144,13 @@ from pathlib import Path
 from oarlock.config import config
 from oarlock.runtime.cache import DiskCache
 cache = DiskCache(config.cache_dir / "executables")
-payloads = {f"{key:02x}" + "0" * 62: bytes([key]) * 200000 for key in range(4)}
+payloads = {f"{key:02x}" + "0" * 62: bytes([key]) * 20000 for key in range(4)}
 pids = []
 for _ in range(32):
     pid = os.fork()
     if pid == 0:
         bad = 0
-        for _ in range(5):
+        for _ in range(3):
             for key, payload in payloads.items():
                 cache.write(key, payload)
                 bad += cache.read(key) != payload

@@ -93,26 +93,37 @@ def test_zero_bytes_never_reach_the_adapter(make, fake):
 
 def test_pool_evicts_idle_memory_for_another_size(make):
     device = make(memory=1 << 20)
-    filler = [device.allocate(1 << 16) for _ in range(14)]
+    kept = [device.allocate(1 << 16) for _ in range(7)]
+    filler = [device.allocate(1 << 16) for _ in range(7)]
     del filler
-    assert device.stats().bytes_idle > 0.8 * (1 << 20)
-    big = device.allocate(1 << 19)
-    assert big.nbytes == 1 << 19
+    assert device.stats().bytes_idle == 7 << 16
+    assert device.allocate(1 << 19).nbytes == 1 << 19, "only by giving idle memory back"
+    del kept
 
 
 def test_out_of_memory_says_asked_used_limit_and_largest(make):
     device = make(memory=1 << 20)
     kept = device.allocate(600 << 10, label="weights")
     small = device.allocate(10 << 10, label="state")
+    device.allocate(300 << 10).free()
     with pytest.raises(OutOfMemoryError) as caught:
         device.allocate(500 << 10)
     text = str(caught.value)
     assert text.startswith("fake:0: out of memory: asked 500.0 KiB; in use 6")
-    assert "limit 1.0 MiB" in text
+    assert "(pool held 320.0 KiB idle, released and tried again); limit 1.0 MiB" in text
     assert "Largest live: weights 600.0 KiB, state 10.0 KiB" in text
     assert isinstance(caught.value, MemoryError)
     assert device.allocate(100 << 10).nbytes == 100 << 10, "the device stays usable"
     del kept, small
+
+
+def test_idle_memory_is_kept_within_half_of_the_limit(make, fake):
+    device = make(memory=1 << 20)
+    buffers = [device.allocate(1 << 16) for _ in range(14)]
+    assert device.stats().bytes_in_use == 14 << 16
+    buffers.clear()
+    assert 0 < device.stats().bytes_idle <= 1 << 19
+    assert fake.LIVE[-1].used == device.stats().bytes_idle
 
 
 def test_exact_size_is_tried_when_the_size_class_does_not_fit(make):

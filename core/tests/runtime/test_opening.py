@@ -57,11 +57,12 @@ def test_good_retry_after_a_failed_opening(make, fake, monkeypatch):
     assert make().usable
 
 
-def test_undeclared_method_and_unknown_capability_are_refused_at_opening(make):
+def test_undeclared_method_and_unknown_capability_are_refused_at_opening(make, fake):
     with pytest.raises(DeviceError, match="capability pinned, and its driver has no allocate_pinned"):
         make(capabilities=frozenset({"pinned"}))
     with pytest.raises(DeviceError, match="unknown capability stream; did you mean streams"):
         make(capabilities=frozenset({"stream"}))
+    assert all(driver.closed for driver in fake.LIVE)
 
 
 def test_closing_twice_is_harmless_and_uses_raise(make, fake):

@@ -252,6 +252,17 @@ def test_first_failure_is_raised_once_and_names_device_and_kernel(make, fake):
     assert device.usable
 
 
+def test_failure_says_what_the_kernel_computes_and_on_which_stream(make, fake):
+    device = make(threads=True)
+    device.origins["fail"] = "softmax, exp (train.py:12)"
+    program = fake.load(device, fake.signature("fail"))
+    stream = device.create_stream()
+    device.launch(program, "fail", (1, 1, 1), [], stream=stream)
+    expected = rf"^fake:0: kernel fail: injected \(stream {stream.id}\); fail computes softmax, exp \(train.py:12\)$"
+    with pytest.raises(LaunchError, match=expected):
+        stream.synchronize()
+
+
 def test_failure_stays_with_its_stream(make, fake):
     device = make(threads=True)
     program = fake.load(device, fake.signature("fail"))

@@ -157,6 +157,17 @@ def test_lost_device_raises_everywhere_and_can_be_reopened(make, fake):
     assert device.stats().launches == 0
 
 
+def test_lost_device_is_reset_before_it_is_opened_again(make, fake):
+    device = make(capabilities=frozenset({"reset"}))
+    driver = fake.LIVE[-1]
+    driver.lost = True
+    with pytest.raises(DeviceLostError):
+        device.allocate(4)
+    again = open_device("fake:0")
+    again.copy_in(again.allocate(4), 0, b"abcd")
+    assert driver.calls[-2:] == ["reset", "close"]
+
+
 def test_gate_costs_little(make):
     gate = Gate("x:0")
 

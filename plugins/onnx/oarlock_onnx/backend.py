@@ -12,7 +12,7 @@ from onnx.backend.base import Backend, BackendRep, namedtupledict
 
 from oarlock import dtypes
 from oarlock.errors import ModelError, OarlockError
-from oarlock_onnx.engine import DeviceEngine, Engine, HostEngine
+from oarlock_onnx.engine import Engine, engine_for
 from oarlock_onnx.model import Model
 from oarlock_onnx.run import Session
 from oarlock_onnx.tensors import onnx_type_of
@@ -20,9 +20,6 @@ from oarlock_onnx.tensors import onnx_type_of
 __all__ = ["OarlockBackend", "OarlockRep", "prepare", "run_model", "run_node", "supports_device"]
 
 Array = npt.NDArray[Any]
-
-_HOST = "interpret"
-"""The device name of the interpreter over NumPy."""
 
 
 class OarlockRep(BackendRep):  # type: ignore[misc]
@@ -107,9 +104,7 @@ class OarlockBackend(Backend):  # type: ignore[misc]
 
 
 def _engine(device: str) -> Engine:
-    if device == _HOST:
-        return HostEngine()
-    return DeviceEngine("cpu" if device.upper() == "CPU" else device)
+    return engine_for("cpu" if device.upper() == "CPU" else device)
 
 
 prepare = OarlockBackend.prepare

@@ -14,7 +14,10 @@ from oarlock.ir.interpret import interpret
 if TYPE_CHECKING:
     from oarlock.runtime import Device, DeviceArray
 
-__all__ = ["DeviceEngine", "Engine", "HostEngine", "Loaded"]
+__all__ = ["HOST", "DeviceEngine", "Engine", "HostEngine", "Loaded", "engine_for"]
+
+HOST = "interpret"
+"""The device name of the interpreter over NumPy."""
 
 Array = npt.NDArray[Any]
 
@@ -52,6 +55,11 @@ class HostEngine:
     def load(self, function: Operation, parameters: Sequence[Array], inputs: Sequence[Array]) -> Loaded:
         """The arguments, as they are."""
         return _HostLoaded(function, [*parameters, *inputs])
+
+
+def engine_for(device: str, progress: Callable[[int, int], None] | None = None) -> Engine:
+    """The engine of a device by name; raises DeviceNotFoundError that lists what there is."""
+    return HostEngine() if device == HOST else DeviceEngine(device, progress)
 
 
 class _HostLoaded:

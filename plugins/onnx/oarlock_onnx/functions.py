@@ -49,6 +49,8 @@ def schema_function(
     for name, attribute in schema.attributes.items():
         if name not in given and attribute.default_value.name:
             copy.attribute_proto.append(attribute.default_value)
+    if not any(normal_domain(entry.domain) == "" for entry in copy.opset_import):
+        copy.opset_import.append(helper.make_opsetid("", defs.onnx_opset_version()))
     return copy
 
 

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TensorProto
-from onnx.defs import onnx_opset_version
 
 from oarlock.errors import ModelError, OarlockError
 from oarlock.ir import Value
@@ -145,8 +144,7 @@ class Importer:
         bindings = {default.name: default for default in function.attribute_proto} | attributes
         names: dict[str, Item] = dict.fromkeys(function.input)
         names.update(zip(function.input, inputs, strict=False))
-        opsets = {"": onnx_opset_version()} if not function.opset_import else {}
-        opsets |= {normal_domain(entry.domain): entry.version for entry in function.opset_import}
+        opsets = {normal_domain(entry.domain): entry.version for entry in function.opset_import}
         self._nodes(function.node, _Scope(names, opsets, bindings, scope.depth + 1), names)
         return [names.get(name) for name in function.output]
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 from google.protobuf.message import DecodeError, EncodeError
@@ -19,6 +19,9 @@ from oarlock_onnx.limits import MAX_FILE_BYTES, MAX_GRAPH_DEPTH
 from oarlock_onnx.program import ImportedProgram, Stage, build
 from oarlock_onnx.registry import OPERATORS, normal_domain
 from oarlock_onnx.tensors import dtype_of
+
+if TYPE_CHECKING:
+    from oarlock_onnx.run import Session, Span
 
 __all__ = ["Model", "TensorSpec", "load"]
 
@@ -99,6 +102,18 @@ class Model:
         self._check_names(inputs)
         for spec in self.inputs:
             spec.check(inputs[spec.name].shape, from_numpy(inputs[spec.name].dtype))
+
+    def session(
+        self, device: str, progress: Callable[[int, int], None] | None = None, span: Span | None = None
+    ) -> Session:
+        """This model on a device (``"interpret"``: the interpreter over NumPy).
+
+        ``progress`` is told (kernels compiled, kernels to compile); ``span`` wraps each phase.
+        """
+        from oarlock_onnx.engine import engine_for
+        from oarlock_onnx.run import Session
+
+        return Session(self, engine_for(device, progress), span)
 
     def _check(self) -> None:
         if not self.proto.HasField("graph") or not self.proto.graph.output:

@@ -21,7 +21,7 @@ from oarlock.ir import (
     traits,
 )
 
-__all__ = ["KernelBuilder", "dtype_of"]
+__all__ = ["KernelBuilder", "dtype_of", "lanes_of"]
 
 
 def dtype_of(value: Value) -> DType:

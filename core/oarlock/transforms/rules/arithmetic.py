@@ -94,11 +94,12 @@ def _involution(name: str) -> RewritePattern:
     return RewritePattern(f"{name}_twice", "array." + name, rewrite)
 
 
-def _settled(name: str, inner: tuple[str, ...]) -> RewritePattern:
-    """``name(y)`` is y where y comes from one of ``inner``."""
+def _settled(name: str, inner: tuple[str, ...], integers: bool = False) -> RewritePattern:
+    """``name(y)`` is y where y comes from one of ``inner``, or where ``integers`` says so: is of integers."""
 
     def rewrite(op: Operation, rewriter: Rewriter) -> bool:
-        if not any(produced_by(op.operands_[0], other) for other in inner):
+        known = integers and _dtype(op).is_integer
+        if not known and not any(produced_by(op.operands_[0], other) for other in inner):
             return False
         rewriter.replace(op, [op.operands_[0]])
         return True
@@ -289,7 +290,7 @@ ARITHMETIC: tuple[RewritePattern, ...] = (
     *(_absorbing(name, _is_integer(1), result=0) for name in ("remainder", "trunc_remainder")),
     *(_idempotent(name) for name in ("maximum", "minimum", "bitwise_and", "bitwise_or")),
     *(_involution(name) for name in ("negative", "bitwise_invert")),
-    *(_settled(name, _ROUNDED) for name in _ROUNDED),
+    *(_settled(name, _ROUNDED, integers=True) for name in _ROUNDED),
     _settled("abs", ("abs",)),
     subtract_same,
     divide_by_power_of_two,

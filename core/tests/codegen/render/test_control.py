@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,9 @@ from oarlock import dtypes as dt
 from oarlock.codegen.kernel import KernelBuilder
 from oarlock.codegen.kernel.interpret import run_kernel
 from oarlock.codegen.legalise import legalise
-from oarlock.codegen.render import renderer
+from oarlock.codegen.render import register, renderer
+from oarlock.codegen.render.c99 import C99
+from oarlock.codegen.render.cstyle import CRenderer
 from oarlock.errors import UnsupportedError
 from oarlock.ir import BufferType, Operation, Value
 from oarlock.target import Target
@@ -282,6 +284,17 @@ def test_control_flow_and_memory_give_the_interpreters_bits(toolchain: Any) -> N
         launch(case.name, case.grid, buffers, scalars)
         for number, (got, expected) in enumerate(zip(buffers, expected_of(case), strict=True)):
             np.testing.assert_array_equal(got, held(expected), err_msg=f"{case.name}, buffer {number}")
+
+
+def test_a_language_without_vector_operators_works_lane_by_lane(c99: Any) -> None:
+    """What a dialect's table may leave empty: vector loads, stores and operators."""
+    plain = replace(C99, language="c99_plain", load="", store="", vector_operators=False, unroll="")
+    register(plain.language, lambda: CRenderer(plain))
+    case = vectors_anywhere()
+    buffers = [held(b) for b in case.buffers]
+    launch = c99.compile([case.function], replace(c99.target, language=plain.language))
+    launch(case.name, case.grid, buffers, [np.int32(s) for s in case.scalars])
+    np.testing.assert_array_equal(buffers[1], expected_of(case)[1])
 
 
 def tree_reduction(threads: tuple[int, int, int]) -> Operation:

@@ -260,7 +260,7 @@ NARROW = [dtype for dtype in dtypes.ALL if dtype not in WIDER]
 
 
 def test_a_target_of_32_bits_gives_the_same_bits(c99: Any) -> None:
-    cases = [build(dtype, lanes, WIDER) for dtype in NARROW for lanes in LANES]
+    cases = [build(dtype, 1, WIDER) for dtype in NARROW]
     launch = c99.compile([legalise(case.function, TIGHT) for case in cases], TIGHT)
     for case in cases:
         check(case, launch, TIGHT, oracle(case.dtype, WIDER), WIDER)
@@ -278,8 +278,7 @@ def test_a_legalised_kernel_is_interpreted_to_the_same_bits(dtype: DType) -> Non
 
 
 def test_lanes_do_not_change_what_the_interpreter_gives() -> None:
-    for dtype in (dtypes.int8, dtypes.bfloat16, dtypes.float64):
-        case = build(dtype, 1)
-        outputs = outputs_of(case)
-        run_kernel(case.function, (1, 1, 1), [*inputs_of(dtype).values(), *outputs.values()], [WIDE])
-        assert_same(case, outputs, oracle(dtype))
+    case = build(dtypes.bfloat16, 1)
+    outputs = outputs_of(case)
+    run_kernel(case.function, (1, 1, 1), [*inputs_of(case.dtype).values(), *outputs.values()], [WIDE])
+    assert_same(case, outputs, oracle(case.dtype))

@@ -353,6 +353,10 @@ class FakeDriver(Driver):
 
         self.submit(stream, run)
 
+    def reset(self) -> None:
+        self.calls.append("reset")
+        self.lost = False
+
     def memory_info(self) -> tuple[int, int]:
         self.enter("memory_info")
         return self.options.memory - self.used, self.options.memory
