@@ -1,15 +1,16 @@
-"""Derives the polynomial coefficients and constants of oarlock.codegen.math, and prints them as Python tables.
+"""Derives the polynomial coefficients and constants of oarlock.codegen.math, and writes them as a Python module.
 
-Run ``python ci/math_coefficients.py [NAME ...]`` (needs mpmath, which nothing else does). A polynomial is the minimax
-approximation of a function on an interval under a weight, found by Remez' exchange on a fine grid of Chebyshev points;
-its coefficients are rounded one after the other, lowest first, the rest being fitted anew to what is left (as in
-Muller et al., Handbook of Floating-Point Arithmetic, 2nd ed., section 10.3). The weight makes the error relative to
-the function that the polynomial serves. The printed error is that of the rounded polynomial in exact arithmetic.
+Run ``python ci/math_coefficients.py > core/oarlock/codegen/math/coefficients.py`` (needs mpmath, which nothing else
+does; a few minutes). A polynomial is the minimax approximation of a function on an interval under a weight, found by
+Remez' exchange on a fine grid of Chebyshev points; its coefficients are rounded one after the other, lowest first, the
+rest being fitted anew to what is left (as in Muller et al., Handbook of Floating-Point Arithmetic, section 10.3). The
+weight makes the error relative to the function that the polynomial serves. The error in the comments is that of the
+rounded polynomial in exact arithmetic.
 """
 
 from __future__ import annotations
 
-import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -17,18 +18,19 @@ import mpmath as mp
 
 mp.mp.prec = 320
 Function = Callable[[mp.mpf], mp.mpf]
-DIGITS = {"float32": 24, "float64": 53}
+DIGITS = {32: 24, 64: 53}
 GRID = 600
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """``function`` on ``interval`` by a polynomial with ``terms`` coefficients (by dtype), error times ``weight``."""
+    """``function`` on ``interval`` by a polynomial with ``terms`` coefficients (by width), error times ``weight``."""
 
     function: Function
     weight: Function
     interval: tuple[mp.mpf, mp.mpf]
-    terms: dict[str, int]
+    terms: dict[int, int]
+    meaning: str
 
 
 def rounded(x: mp.mpf, digits: int) -> mp.mpf:
@@ -90,15 +92,15 @@ def _extremes(errors: Sequence[mp.mpf], size: int) -> list[int]:
     return runs
 
 
-def fit(what: Fit, dtype: str) -> tuple[list[mp.mpf], mp.mpf]:
+def fit(what: Fit, width: int) -> tuple[list[mp.mpf], mp.mpf]:
     """Rounded coefficients, lowest power first, and the largest weighted error."""
     points = grid(what.interval)
     left = [what.function(x) for x in points]
     weights = [abs(what.weight(x)) for x in points]
     fixed: list[mp.mpf] = []
-    for power in range(what.terms[dtype]):
-        first = remez(points, left, weights, range(power, what.terms[dtype]))[0]
-        fixed.append(rounded(first, DIGITS[dtype]))
+    for power in range(what.terms[width]):
+        first = remez(points, left, weights, range(power, what.terms[width]))[0]
+        fixed.append(rounded(first, DIGITS[width]))
         left = [value - fixed[-1] * x**power for x, value in zip(points, left, strict=True)]
     return fixed, max(abs(e * w) for e, w in zip(left, weights, strict=True))
 
@@ -122,110 +124,122 @@ def _root(function: Function) -> Function:
 
 
 FITS = {
-    # e^r = 1 + r + r^2 p(r); relative to e^r - 1
     "EXP": Fit(
-        lambda r: (mp.expm1(r) - r) / r**2, lambda r: r**2 / mp.expm1(r), (-HALF_LN2, HALF_LN2), {"float32": 5, "float64": 10}
+        lambda r: (mp.expm1(r) - r) / r**2, lambda r: r**2 / mp.expm1(r), (-HALF_LN2, HALF_LN2), {32: 5, 64: 11},
+        "e^r = 1 + r + r^2 p(r); relative to e^r - 1",
     ),
-    # 2^r = 1 + r p(r)
     "EXP2": Fit(
         lambda r: mp.expm1(r * LN2) / r, lambda r: r / mp.mpf(2) ** r, (mp.mpf(-0.5005), mp.mpf(0.5005)),
-        {"float32": 6, "float64": 11},
+        {32: 6, 64: 11}, "2^r = 1 + r p(r)",
     ),
-    # log((1+s)/(1-s)) = 2 s + s z p(z), z = s^2; relative to the logarithm
-    "LOG": Fit(_log_rest, lambda z: z / (2 + z * _log_rest(z)), (TINY, S_MAX), {"float32": 4, "float64": 8}),
-    # sin r = r + r z p(z), cos r = 1 - z/2 + z^2 p(z), z = r^2
+    "LOG": Fit(
+        _log_rest, lambda z: z / (2 + z * _log_rest(z)), (TINY, S_MAX), {32: 4, 64: 7},
+        "log((1 + s) / (1 - s)) = 2 s + s z p(z), z = s^2",
+    ),
+    "LOG_FINE": Fit(
+        lambda z: (_log_rest(z) * mp.mpf(1.5) - 1) / z, lambda z: z**2 / (3 + z * _log_rest(z)), (TINY, S_MAX),
+        {32: 4, 64: 8}, "log((1 + s) / (1 - s)) = (2/3) s (3 + z + z^2 p(z)), z = s^2",
+    ),
     "SIN": Fit(
         _root(lambda r: (mp.sin(r) / r - 1) / r**2), _root(lambda r: r**3 / mp.sin(r)), (TINY, QUARTER_PI**2),
-        {"float32": 4, "float64": 7},
+        {32: 3, 64: 6}, "sin r = r + r z p(z), z = r^2",
     ),
     "COS": Fit(
         _root(lambda r: (mp.cos(r) - 1 + r**2 / 2) / r**4), _root(lambda r: r**4 / mp.cos(r)), (TINY, QUARTER_PI**2),
-        {"float32": 4, "float64": 7},
+        {32: 3, 64: 6}, "cos r = 1 - z/2 + z^2 p(z), z = r^2",
     ),
-    # asin x = x + x z p(z), z = x^2
     "ASIN": Fit(
         _root(lambda x: (mp.asin(x) / x - 1) / x**2), _root(lambda x: x**3 / mp.asin(x)), (TINY, mp.mpf(0.2505)),
-        {"float32": 6, "float64": 14},
+        {32: 5, 64: 12}, "asin x = x + x z p(z), z = x^2",
     ),
-    # atan x = x + x z p(z), z = x^2
     "ATAN": Fit(
         _root(lambda x: (mp.atan(x) / x - 1) / x**2), _root(lambda x: x**3 / mp.atan(x)), (TINY, TAN_PI_8),
-        {"float32": 6, "float64": 13},
+        {32: 5, 64: 12}, "atan x = x + x z p(z), z = x^2",
     ),
-    # sinh r = r + r z p(z), cosh r = 1 + z p(z), z = r^2
     "SINH": Fit(
         _root(lambda r: (mp.sinh(r) / r - 1) / r**2), _root(lambda r: r**3 / mp.sinh(r)), (TINY, HALF_LN2**2),
-        {"float32": 3, "float64": 6},
+        {32: 3, 64: 6}, "sinh r = r + r z p(z), z = r^2",
     ),
     "COSH": Fit(
         _root(lambda r: (mp.cosh(r) - 1) / r**2), _root(lambda r: r**2 / mp.cosh(r)), (TINY, HALF_LN2**2),
-        {"float32": 3, "float64": 7},
+        {32: 3, 64: 6}, "cosh r = 1 + z p(z), z = r^2",
     ),
-    # erf x = x + x p(z), z = x^2, to 1
     "ERF": Fit(
-        _root(lambda x: mp.erf(x) / x - 1), _root(lambda x: x / mp.erf(x)), (TINY, mp.mpf("1.001")),
-        {"float32": 7, "float64": 14},
+        _root(lambda x: mp.erf(x) / x - 1), _root(lambda x: x / mp.erf(x)), (TINY, mp.mpf("1.001")), {32: 7, 64: 14},
+        "erf x = x + x p(z), z = x^2, up to 1",
     ),
-    # erfc x = exp(p(x - 2)) from 1 to where erf rounds to 1; relative to erf
     "ERFC": Fit(
         lambda u: mp.log(mp.erfc(u + 2)), lambda u: mp.erfc(u + 2) / mp.erf(u + 2), (mp.mpf("-1.001"), mp.mpf(2)),
-        {"float32": 8, "float64": 24},
+        {32: 8}, "erfc x = exp(p(x - 2)) from 1 to 4; relative to erf",
     ),
 }  # fmt: skip
 
 
-def constants() -> dict[str, mp.mpf]:
-    """Constants in two or three parts; the leading parts are short, so that products with small integers are exact."""
-    table: dict[str, mp.mpf] = {}
+def constants(digits: int) -> dict[str, list[mp.mpf]]:
+    """Constants as sums: leading parts are short, so that products with small integers or other heads are exact."""
+    small = {24: 15, 53: 41}[digits]
+    half = {24: 12, 53: 26}[digits]
+    turn = {24: [13, 13, 13], 53: [33, 33, 33]}[digits]
+    return {
+        "LN2": parts(LN2, [small], digits),
+        "LOG10_2": parts(mp.log10(2), [small], digits),
+        "LOG2_E": parts(1 / LN2, [half], digits),
+        "LOG10_E": parts(1 / mp.log(10), [half], digits),
+        "TWO_THIRDS_LOG2_E": parts(2 / (3 * LN2), [half], digits),
+        "HALF_PI_SHORT": parts(mp.pi / 2, turn, digits),
+        "HALF_PI_HALVES": parts(mp.pi / 2, [half], digits),
+        "HALF_PI": parts(mp.pi / 2, [digits], digits),
+    }
 
-    def parts(name: str, value: mp.mpf, lengths: Sequence[int], digits: int) -> None:
-        rest = value
-        for number, length in enumerate(lengths):
-            table[f"{name}_{number}_{digits}"] = truncated(rest, length)
-            rest -= table[f"{name}_{number}_{digits}"]
-        table[f"{name}_{len(lengths)}_{digits}"] = rounded(rest, digits)
 
-    parts("LN2", LN2, [15], 24)
-    parts("LN2", LN2, [41], 53)
-    parts("LOG10_2", mp.log10(2), [15], 24)
-    parts("LOG10_2", mp.log10(2), [41], 53)
-    parts("LOG2_E", 1 / LN2, [12], 24)
-    parts("LOG2_E", 1 / LN2, [26], 53)
-    parts("LOG10_E", 1 / mp.log(10), [12], 24)
-    parts("LOG10_E", 1 / mp.log(10), [26], 53)
-    parts("LOG2_E_3", 2 / (3 * LN2), [12], 24)
-    parts("LOG2_E_3", 2 / (3 * LN2), [26], 53)
-    parts("PI_2", mp.pi / 2, [8, 8, 8], 24)
-    parts("PI_2", mp.pi / 2, [33, 33, 33], 53)
-    for digits in (24, 53):
-        parts("PI_2_FULL", mp.pi / 2, [digits], digits)
-        parts("PI_4_FULL", mp.pi / 4, [digits], digits)
-        parts("PI_FULL", mp.pi, [digits], digits)
-    return table
+def parts(value: mp.mpf, lengths: Sequence[int], digits: int) -> list[mp.mpf]:
+    """``value`` as truncated parts of ``lengths`` bits and a rounded rest."""
+    found: list[mp.mpf] = []
+    for length in lengths:
+        found.append(truncated(value - sum(found), length))
+    return [*found, rounded(value - sum(found), digits)]
 
 
 def two_over_pi(width: int, words: int) -> list[int]:
-    """The fraction bits of 2/pi in words of ``width`` bits."""
-    value = int(mp.floor(2 / mp.pi * mp.mpf(2) ** (width * words)))
+    """The fraction bits of 2/pi in words of ``width`` bits, highest first."""
+    with mp.workprec(width * (words + 1)):
+        value = int(mp.floor(2 / mp.pi * mp.mpf(2) ** (width * words)))
     return [value >> (width * (words - 1 - i)) & ((1 << width) - 1) for i in range(words)]
 
 
-def main(names: Sequence[str]) -> None:
-    """Print the tables called ``names`` (all, if none are given)."""
-    for name in names or [*FITS, "CONSTANTS", "TWO_OVER_PI"]:
-        if name == "CONSTANTS":
-            for label, value in constants().items():
-                print(f"{label} = {float(value)!r}")
-        elif name == "TWO_OVER_PI":
-            mp.mp.prec = 2000
-            print("32:", ", ".join(f"0x{w:08X}" for w in two_over_pi(32, 8)))
-            print("64:", ", ".join(f"0x{w:016X}" for w in two_over_pi(64, 20)))
-        else:
-            for dtype in FITS[name].terms:
-                coefficients, error = fit(FITS[name], dtype)
-                print(f"{name} {dtype}: error 2^{float(mp.log(error, 2)):.1f}")
-                print("    (" + ", ".join(repr(float(c)) for c in coefficients) + ")")
+def entry(width: int, items: Sequence[str], note: str = "") -> str:
+    """One row of a table."""
+    text = "    " + f"{width}: (" + ", ".join(items) + ("," if len(items) == 1 else "") + "),"
+    return "\n".join(textwrap.wrap(text, 118, subsequent_indent="        ")) + note
+
+
+def shown(x: mp.mpf, width: int) -> str:
+    """Decimal digits that round to ``x``."""
+    return repr(float(f"{float(x):.9g}") if width == 32 else float(x))
+
+
+def main() -> None:
+    """Print the module."""
+    print('"""Coefficients of polynomials and split constants, by width of the float; ci/math_coefficients.py makes them."""')
+    print("\nfrom __future__ import annotations")
+    for name, what in FITS.items():
+        print(f"\n{name} = {{")
+        for width in what.terms:
+            coefficients, error = fit(what, width)
+            note = f"  # error 2^{float(mp.log(error, 2)):.1f}"
+            print(entry(width, [shown(c, width) for c in coefficients], note))
+        print(f'}}  # fmt: skip\n"""{what.meaning}"""', flush=True)
+    tables = {width: constants(digits) for width, digits in DIGITS.items()}
+    for name in tables[32]:
+        print(f"\n{name} = {{")
+        for width, table in tables.items():
+            print(entry(width, [shown(c, width) for c in table[name]]))
+        print("}  # fmt: skip")
+    print("\nTWO_OVER_PI = {")
+    for width, words in ((32, 8), (64, 20)):
+        print(entry(width, [f"0x{w:0{width // 4}X}" for w in two_over_pi(width, words)]))
+    print("}  # fmt: skip")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -20,10 +20,10 @@ from typing import Any, NoReturn, cast
 from oarlock import dtypes
 from oarlock.dtypes import DType
 from oarlock.errors import DTypeError, IRError, ParseError
+from oarlock.ir.attribute_parser import dense_from_bytes, parse_size, parse_type
 from oarlock.ir.attributes import Attribute, Dense
 from oarlock.ir.context import Context
 from oarlock.ir.operations import Block, Operation, Region, Value
-from oarlock.ir.parser import dense_from_bytes, parse_size, parse_type
 from oarlock.ir.sizes import Size
 from oarlock.ir.types import Type
 

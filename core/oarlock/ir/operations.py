@@ -203,7 +203,10 @@ class Operation:
                 op = block.first_op
                 while op is not None:
                     following = op.next_op
-                    yield from op.walk()
+                    if op.regions:
+                        yield from op.walk()
+                    else:
+                        yield op
                     op = following
 
     def is_before(self, other: Operation) -> bool:

@@ -24,16 +24,24 @@ class Rewriter:
 
     def __init__(self, context: Context) -> None:
         self.context = context
+        self.depth: dict[Operation, int] = {}
+        """How many rewrites, each of what the one before made, led to an operation; 0 is left out."""
+        self.current = 0
         self._queue: deque[Operation] = deque()
         self._waiting: set[Operation] = set()
 
     def builder(self, anchor: Operation, kind: type[B]) -> B:
         """A builder of class ``kind`` that inserts before ``anchor``, with its location."""
-        assert anchor.parent is not None
+        if anchor.parent is None:
+            raise IRError(f"cannot insert before {anchor.name}: it stands in no block")
         builder = kind(self.context, anchor.parent, anchor)
         builder.location = anchor.location
-        builder.listener = self.touch
+        builder.listener = self._made
         return builder
+
+    def _made(self, op: Operation) -> None:
+        self.depth[op] = self.current + 1
+        self.touch(op)
 
     def touch(self, op: Operation) -> None:
         """Look at ``op`` again; for one that was changed in place."""
@@ -63,6 +71,8 @@ class Rewriter:
         inner = list(op.walk())
         op.erase()
         self._waiting.difference_update(inner)
+        for gone in inner:
+            self.depth.pop(gone, None)
 
     def next(self) -> Operation | None:
         """The next operation to look at, or None."""
@@ -103,29 +113,28 @@ def apply_patterns(
     """Apply ``patterns`` to what is inside ``op`` until none applies; how often each did, by name.
 
     Operations are looked at in order, and again when an operand, a user or they themselves change. Raises IRError when
-    more rewrites are done than ``max_iterations`` for each operation that was there at the start.
+    more than ``max_iterations`` rewrites follow each other, each of what the one before made.
     """
     rewriter = Rewriter(context)
     for inner in op.walk():
         if inner is not op:
             rewriter.touch(inner)
-    limit = max_iterations * max(len(rewriter._waiting), 1)
     ordered = sorted(patterns, key=lambda p: -p.benefit)
     by_name: dict[str, list[RewritePattern]] = {}
     counts: Counter[str] = Counter()
-    total = 0
     while (candidate := rewriter.next()) is not None:
         if candidate.name not in by_name:
             by_name[candidate.name] = [p for p in ordered if p.root in (None, candidate.name)]
         name = candidate.name
+        rewriter.current = rewriter.depth.get(candidate, 0)
+        if rewriter.current > max_iterations:
+            often = ", ".join(f"{rule} ({count} times)" for rule, count in counts.most_common(3))
+            raise IRError(f"patterns do not converge: {op.name} changes without end, most by {often}; last at {name}")
         for rule in by_name[name]:
             if rule.rewrite(candidate, rewriter):
                 counts[rule.name] += 1
-                total += 1
                 if candidate.parent is not None:
+                    rewriter.depth[candidate] = rewriter.current + 1
                     rewriter.touch(candidate)
                 break
-        if total > limit:
-            often = ", ".join(f"{rule} ({count} times)" for rule, count in counts.most_common(3))
-            raise IRError(f"patterns do not converge: {total} rewrites in {op.name}, most by {often}; last on {name}")
     return dict(counts)

@@ -64,8 +64,14 @@ class Size:
             return self.name
         if self.operator in ("max", "min"):
             return f"{self.operator}({self.left}, {self.right})"
-        return f"({self.left} {self.operator} {self.right})"
+        left = str(self.left)
+        if isinstance(self.left, Size) and self.operator in _CHAINS and self.left.operator in _CHAINS[self.operator]:
+            left = left[1:-1]
+        return f"({left} {self.operator} {self.right})"
 
+
+_CHAINS = {"+": "+-", "-": "+-", "*": "*"}
+"""What an operator may follow without parentheses: (n + m - 1) is ((n + m) - 1)."""
 
 _Terms: TypeAlias = dict[tuple[Size, ...], int]
 """Coefficients by product; the empty product stands for the constant."""

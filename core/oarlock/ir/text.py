@@ -24,4 +24,5 @@ def parse(text: str, context: Context) -> Operation:
 
     Raises ParseError with line and column, and what was expected there.
     """
-    return Parser(text, context).whole(Parser.operation)
+    parser = Parser(text, context)
+    return parser.whole(parser.operation)

@@ -229,8 +229,3 @@ def place(device: Any = None) -> Place:
     if found is None or found.device is not device:
         found = _places[id(device)] = Place(device)
     return found
-
-
-def host_copy(data: Data) -> npt.NDArray[Any]:
-    """``data`` as a fresh NumPy array."""
-    return np.asarray(_active.get(data))

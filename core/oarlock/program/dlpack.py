@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from oarlock.errors import UnsupportedError
-from oarlock.program.backend import backend
 from oarlock.program.host import host_array
+from oarlock.program.host import host_view as own_view
 
 if TYPE_CHECKING:
     from oarlock.program.tensor import Tensor
@@ -38,7 +38,7 @@ def export(
     if x._kind.dtype.name == "bfloat16":
         raise BufferError("bfloat16 cannot be exported yet; convert with x.astype(ol.float32)")
     if copy is False:
-        view = backend().host_view(x._settle())
+        view = own_view(x)
         if view is None:
             raise BufferError(f"the host cannot read the memory of {x._place.name}; leave out copy=False")
         return view.__dlpack__(max_version=max_version)

@@ -1,4 +1,4 @@
-"""Operators that run on the host by declaration, because the size of their result depends on the data; all counted."""
+"""Values between host and device, and the operators that run on the host by declaration: data-dependent sizes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from oarlock import dtypes
-from oarlock.program.backend import Place, backend, host_copy
+from oarlock.program.backend import Place, backend
 from oarlock.program.calls import kind
-from oarlock.program.tape import concrete
+from oarlock.program.tape import Number, concrete
 
 if TYPE_CHECKING:
     from oarlock.program.tensor import Tensor
 
-__all__ = ["host_array", "host_function", "host_operations", "put"]
+__all__ = ["host_array", "host_function", "host_operations", "host_view", "moved", "put"]
 
 _counts: Counter[str] = Counter()
 
@@ -29,7 +29,27 @@ def host_operations() -> dict[str, int]:
 
 def host_array(x: Tensor) -> npt.NDArray[Any]:
     """The value of ``x`` as a fresh NumPy array."""
-    return host_copy(x._settle())
+    data = x._settle()
+    if type(data) is Number:
+        return np.asarray(data.value).astype(x._kind.dtype.numpy)
+    return np.asarray(backend().get(data))
+
+
+def host_view(x: Tensor) -> npt.NDArray[Any] | None:
+    """The memory of ``x`` itself, read-only; None where the host cannot read it."""
+    data = x._settle()
+    if type(data) is Number:
+        view = host_array(x)
+        view.setflags(write=False)
+        return view
+    return backend().host_view(data)
+
+
+def moved(x: Tensor, where: Place) -> Tensor:
+    """A copy of ``x`` on another place; raises UnsupportedError when that does not store its dtype."""
+    where.check_stores(x._kind.dtype, f"tensor from {x._place.name}")
+    data = x._settle()
+    return concrete(x._kind, where, data if type(data) is Number else backend().move(data, where.device))
 
 
 def put(place: Place, array: npt.NDArray[Any]) -> Tensor:

@@ -40,7 +40,7 @@ def call_site(depth: int = 2) -> Site:
 def describe(site: Site) -> str:
     """``file:line in function: the line`` for a person; a plain remark where the site is unknown."""
     if site is None:
-        return "at an unknown place"
+        return "an unknown place"
     code, instruction = site
     line = _line(code, instruction)
     text = linecache.getline(code.co_filename, line).strip()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from oarlock.program.tensor import Tensor
 
 __all__ = [
-    "Recorded", "Tape", "apply", "apply_at", "apply_many", "concrete", "eager_mode", "flush_thread", "limits", "scalar",
+    "Number", "Recorded", "Tape", "apply", "apply_at", "apply_many", "concrete", "eager_mode", "flush_thread", "limits", "scalar",
 ]  # fmt: skip
 
 PLAN_LIMIT = 4096
@@ -37,6 +37,15 @@ class limits:
     """Operators on one tape."""
     held_bytes: ClassVar[int] = 1 << 30
     """Bytes of the inputs and results of one tape."""
+
+
+class Number:
+    """The data of a 0-d tensor that needs no memory: it enters programs as a run-time scalar."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: float | int) -> None:
+        self.value = value
 
 
 class Failure:
@@ -127,7 +136,7 @@ class Tape:
         self.entries: list[Entry] = []
         self.sites: list[Site] = []
         self.results: list[ref[Recorded] | None] = []
-        self.payloads: list[Data | int | float] = []
+        self.payloads: list[Data] = []
         self.leaf_numbers: dict[int, int] = {}
         self.count = 0
         self.held = 0
@@ -138,7 +147,7 @@ class Tape:
         number = self.leaf_numbers.get(id(data))
         if number is None:
             number = self.leaf_numbers[id(data)] = len(self.results)
-            self.entries.append((kind.leaf,))
+            self.entries.append((scalar_call(kind.dtype) if type(data) is Number else kind.leaf,))
             self.sites.append(None)
             self.results.append(None)
             self.payloads.append(data)
@@ -217,9 +226,7 @@ class Tape:
         tape.held = sum(entry[0].nbytes for entry in segment.entries)
         inputs = [i for i, entry in enumerate(tape.entries) if entry[0].role != "operator"]
         first = first_numbers(tape.entries)
-        for index, payload in zip(inputs, tape.payloads, strict=True):
-            if tape.entries[index][0].role == "tensor":
-                tape.leaf_numbers[id(payload)] = first[index]
+        tape.leaf_numbers = {id(payload): first[i] for i, payload in zip(inputs, tape.payloads, strict=True)}
         for number, tensor in numbers.items():
             tape.results[number] = ref(tensor)
             tensor._number, tensor._tape = number, tape
@@ -251,7 +258,8 @@ def _execute(
         place.plans[key] = plan
     counters.flushed += 1
     counters.outputs += len(outputs)
-    return backend().execute(plan.function, place.device, [payloads[position] for position in plan.leaves])
+    chosen = [payloads[position] for position in plan.leaves]
+    return backend().execute(plan.function, place.device, [p.value if type(p) is Number else p for p in chosen])
 
 
 class ThreadState:
@@ -373,20 +381,9 @@ def apply_at(place: Place, name: str, *operands: Tensor, **attributes: Attribute
     return _record(place, name, operands, attributes)  # type: ignore[no-any-return]
 
 
-def scalar(place: Place, dtype: DType, value: float | int | bool) -> Tensor:
-    """A 0-d tensor of a run-time scalar: the structure of the program does not depend on ``value``."""
-    call = scalar_call(dtype)
-    state = _local.state
-    while True:
-        tape = state.tapes.get(place) or state.tape(place)
-        with tape.lock:
-            if tape.closed:
-                state.drop(tape)
-                continue
-            tape.entries.append((call,))
-            tape.sites.append(None)
-            tape.payloads.append(value)
-            return _pending(call.results[0], place, tape)  # type: ignore[no-any-return]
+def scalar(place: Place, dtype: DType, value: float | int) -> Tensor:
+    """A 0-d tensor of a run-time scalar: programs that use it do not depend on ``value`` (which ``dtype`` holds)."""
+    return concrete(scalar_call(dtype).results[0], place, Number(value))
 
 
 def concrete(kind: Kind, place: Place, data: Data) -> Tensor:

@@ -12,11 +12,11 @@ import numpy.typing as npt
 from oarlock.dtypes import DType
 from oarlock.errors import DTypeError, ShapeError, UnsupportedError
 from oarlock.program import assignment, dlpack, dtype_functions, elementwise, indexing, linear, manipulation
-from oarlock.program.backend import DeviceLike, Place, backend, place
+from oarlock.program.backend import DeviceLike, place
 from oarlock.program.elementwise import Operand
-from oarlock.program.host import host_array
+from oarlock.program.host import host_array, host_view, moved
 from oarlock.program.repr import tensor_repr
-from oarlock.program.tape import Recorded, concrete
+from oarlock.program.tape import Recorded
 
 __all__ = ["Tensor"]
 
@@ -86,19 +86,14 @@ class Tensor(Recorded):
 
     def to(self, device: Any, /) -> Tensor:
         """The values on another device, given by name or object; itself when it is there already."""
-        return self._moved(place(device))
+        where = place(device)
+        return self if where is self._place else moved(self, where)
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> Tensor:
         """``to``, by the name that the array API standard has for it; ``stream`` must be None."""
         if stream is not None:
             raise UnsupportedError("to_device: streams of other libraries cannot be used; leave out stream")
         return self.to(device)
-
-    def _moved(self, where: Place) -> Tensor:
-        if where is self._place:
-            return self
-        where.check_stores(self._kind.dtype, f"tensor from {self._place.name}")
-        return concrete(self._kind, where, backend().move(self._settle(), where.device))
 
     def reshape(self, *shape: Any) -> Tensor:
         """See ``ol.reshape``; sizes may be given one by one."""
@@ -141,7 +136,7 @@ class Tensor(Recorded):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         if copy is False:
-            array = backend().host_view(self._settle())
+            array = host_view(self)
             if array is None or (dtype is not None and array.dtype != dtype):
                 raise ValueError("the values must be copied from the device or converted; leave out copy=False")
             return array

@@ -44,7 +44,8 @@ class Gate:
     """
 
     __slots__ = (
-        "__weakref__", "_depth", "_lock", "_outside", "_started", "_what", "closed", "device", "is_forked", "refusal", "waiters",
+        "__weakref__", "_depth", "_lock", "_outside", "_started", "_what", "closed", "device", "is_forked",
+        "refusal", "waiters",
     )  # fmt: skip
 
     def __init__(self, device: str) -> None:

@@ -22,6 +22,16 @@ def _is_symbolic(value: Attribute) -> bool:
     return isinstance(value, Size) or (isinstance(value, tuple) and any(map(_is_symbolic, value)))
 
 
+def _may_be_known(op: Operation) -> bool:
+    """A quick test that most operations do not pass."""
+    for operand in op.operands_:
+        source = operand.defining_op
+        if source is None or source.name not in ("array.constant", "array.broadcast"):
+            return False
+    pure = bool(op.operands_) and op.definition.has(traits.PURE)
+    return pure and not any(map(_is_symbolic, op.attributes.values()))
+
+
 def _nbytes(value: Value) -> int:
     """The bytes of a value of static shape."""
     assert isinstance(value.type, TensorType)
@@ -73,7 +83,7 @@ class Fold(Pass):
 
     def _fold(self, op: Operation, rewriter: Rewriter) -> bool:
         record = op.definition.interface(Record)
-        if record is None or record.host or op.name in _GENERATORS or not self._is_candidate(op):
+        if not _may_be_known(op) or record is None or record.host or op.name in _GENERATORS:
             return False
         if record.is_elementwise and all(splat_of(operand) is not None for operand in op.operands_):
             scalars = [np.asarray(splat_of(operand)) for operand in op.operands_]
@@ -90,11 +100,6 @@ class Fold(Pass):
         results = record.reference(arrays, op.attributes)
         rewriter.replace(op, [builder("constant", value=Dense(result)) for result in results])
         return True
-
-    def _is_candidate(self, op: Operation) -> bool:
-        return (
-            op.definition.has(traits.PURE) and bool(op.operands_) and not any(map(_is_symbolic, op.attributes.values()))
-        )
 
     def _is_worth_it(self, op: Operation, record: Record) -> bool:
         values = (*op.operands_, *op.results)

@@ -44,7 +44,7 @@ from oarlock.ir.json import from_json, to_json
 ANY = OpDefinition("test.any", operands=None, results=None, regions=None)
 ISOLATED = OpDefinition("test.isolated", operands=None, results=None, regions=None, traits=frozenset({traits.ISOLATED}))
 CONTEXT = Context([Dialect("test", 3, [ANY, ISOLATED])])
-QUICK = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 
 NAMES = st.text(min_size=0, max_size=6) | st.sampled_from(["x", "0", "a#1", "/conv/Add_1", "é", "\n", "%"])
 SIZES = st.recursive(
@@ -157,11 +157,11 @@ def test_round_trips_keep_everything(program: Operation) -> None:
     assert signature(program.clone()) == expected
 
 
-@QUICK
+@settings(QUICK, max_examples=10)
 @given(programs(), st.randoms(use_true_random=False))
 def test_mutated_text_parses_or_raises_parse_error(program: Operation, random_: random.Random) -> None:
     text = print_op(program, locations=True)
-    for _ in range(10):
+    for _ in range(20):
         start = random_.randrange(len(text) + 1)
         end = min(len(text), start + random_.choice([0, 1, 1, 3, 20]))
         piece = random_.choice(["", "{", "}", "(", ")", "%0", '"', "x", "9" * 30, "dense<9x9xint8: ", "\\u{", "-", "<"])
@@ -189,11 +189,11 @@ JUNK = [None, True, -1, 1 << 70, 1.5, "", "tensor<", "int8", [], [[]], {}, {"den
         {"dense": {"dtype": "int64", "shape": [1 << 40, 1 << 40], "data": "AAAA"}}, {"size": "(" * 5000}]  # fmt: skip
 
 
-@QUICK
+@settings(QUICK, max_examples=10)
 @given(programs(), st.randoms(use_true_random=False))
 def test_mutated_json_parses_or_raises_parse_error(program: Operation, random_: random.Random) -> None:
     document = to_json(program, CONTEXT)
-    for _ in range(10):
+    for _ in range(20):
         broken = copy.deepcopy(document)
         container, key = random_.choice(_places(broken))
         container[key] = random_.choice(JUNK)

@@ -23,7 +23,7 @@ from oarlock.ir import (
     print_op,
     symbol,
 )
-from oarlock.ir.parser import parse_size, parse_type
+from oarlock.ir.attribute_parser import parse_size, parse_type
 from oarlock.ir.printer import attribute_text
 
 CONTEXT = Context([Dialect("t", 1, [OpDefinition("t.op", operands=None, results=None, regions=None)])])
@@ -141,6 +141,8 @@ def test_dense_of_foreign_byte_order_is_equal() -> None:
         ('t.op() {a = dense<99999999x99999999xint8: "AAAA">}', "takes 9999999800000001 bytes in base64; got 4"),
         ('t.op() {a = dense<3xint8: "A*AA">}', "dense of int8 (3,)"),
         ("t.op() {a = size<(n ** 2)>}", "expected a size"),
+        ("t.op() {a = size<(n + 1 * 2)>}", "or parentheses around unlike ones, found '* 2)>}'"),
+        ("t.op() {a = size<(n // 2 // 2)>}", "or parentheses around unlike ones, found '// 2)>}'"),
         ("t.op() {a = buffer<int8, far, read>}", "no memory space far"),
         ("t.op() " + "{t.op() " * 100, "nested too deeply"),
         ("t.op() {a = " + "[" * 200, "nested too deeply"),
@@ -159,6 +161,13 @@ def test_size_and_type_alone() -> None:
     assert parse_type("tensor<(x4)x3xbool>") == TensorType(dtypes.bool_, (symbol("x4"), 3))
     with pytest.raises(ParseError, match="expected end of text"):
         parse_type("tensor<3xbool>>")
+
+
+def test_long_sums_are_read_without_nesting() -> None:
+    size = symbol("n0") + 0
+    for number in range(1, 300):
+        size = size + symbol(f"n{number}")
+    assert parse_size(str(size)) == size
 
 
 def test_unused_results_may_be_many() -> None:

@@ -18,7 +18,7 @@ from oarlock.transforms.rules.arithmetic import is_lossless
 
 CONTEXT = array_context()
 BINARY = sorted(n for n, r in RECORDS.items() if r.is_elementwise and r.operands == ("x", "y") and r.is_primitive)
-UNARY = sorted(n for n, r in RECORDS.items() if r.is_elementwise and r.operands == ("x",) and not r.attributes)
+UNARY = ("abs", "bitwise_invert", "ceil", "floor", "isnan", "negative", "round", "sign", "sqrt", "trunc")
 ROUNDING = ("floor", "ceil", "trunc", "round")
 
 
@@ -58,7 +58,8 @@ def specials(dtype: DType) -> Array:
 def bits(array: Array) -> Array:
     """The bits of ``array``, those of NaN made one."""
     if dtypes.from_numpy(array.dtype).is_float:
-        array = np.where(np.isnan(array.astype(np.float64)), array.dtype.type(np.nan), array)
+        with np.errstate(invalid="ignore"):
+            array = np.where(np.isnan(array.astype(np.float64)), array.dtype.type(np.nan), array)
     return array.view(f"u{array.dtype.itemsize}")
 
 
@@ -143,20 +144,17 @@ def test_conversion_rules_keep_every_bit(dtype: DType) -> None:
 
 
 @pytest.mark.parametrize("source", dtypes.ALL, ids=str)
-@pytest.mark.parametrize("target", dtypes.ALL, ids=str)
-def test_lossless_conversions_come_back(source: DType, target: DType) -> None:
-    if source.kind == "bool" or source.bits <= 16:
-        values = np.arange(1 << min(source.bits, 16), dtype=np.uint16).astype(f"u{source.itemsize}").view(source.numpy)
-        values = values[:2] if source.kind == "bool" else values
-    else:
-        values = specials(source)
+def test_lossless_conversions_come_back(source: DType) -> None:
+    values = specials(source)
+    if source.bits <= 16 and source.kind != "bool":
+        values = np.arange(1 << source.bits, dtype=np.uint16).astype(f"u{source.itemsize}").view(source.numpy)
+    targets = [target for target in dtypes.ALL if is_lossless(source, target)]
     b = ArrayBuilder(CONTEXT, Block([TensorType(source, values.shape)]))
-    x = b.block.args[0]
-    there = b("convert", x, dtype=target)
-    b.create("builtin.return", [b("convert", there, dtype=source)])
+    there = [b("convert", b.block.args[0], dtype=target) for target in targets]
+    b.create("builtin.return", [b("convert", value, dtype=source) for value in there])
     function = Operation(CONTEXT.definition("builtin.function"), (), {"name": "f"}, (), [Region([b.block])])
-    (back,) = interpret(function, [values])
-    assert not is_lossless(source, target) or np.array_equal(bits(back), bits(values))
+    for target, back in zip(targets, interpret(function, [values]), strict=True):
+        np.testing.assert_array_equal(bits(back), bits(values), err_msg=str(target))
 
 
 @pytest.mark.parametrize("dtype", dtypes.ALL, ids=str)

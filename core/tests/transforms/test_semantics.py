@@ -169,7 +169,7 @@ def assert_same_bits(actual: Array, expected: Array) -> None:
     )
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 @given(programs(), st.permutations([Fold(), Simplify(), CommonSubexpressions(), DeadCode()]))
 def test_passes_keep_every_bit(program: tuple[Operation, list[Array]], passes: list[Pass]) -> None:
     function, arguments = program
@@ -181,7 +181,7 @@ def test_passes_keep_every_bit(program: tuple[Operation, list[Array]], passes: l
         assert_same_bits(actual, wanted)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(programs())
 def test_passes_settle(program: tuple[Operation, list[Array]]) -> None:
     function, _ = program

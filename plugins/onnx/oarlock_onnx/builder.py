@@ -14,7 +14,7 @@ from oarlock.dtypes import DType
 from oarlock.errors import ModelError
 from oarlock.ir import Attribute, Block, Context, Dense, Operation, TensorType, Value
 from oarlock.ops.record import ArrayBuilder, Record, tensor
-from oarlock_onnx.limits import MAX_OPERATIONS, check_size
+from oarlock_onnx.limits import MAX_FOLDED_BYTES, MAX_OPERATORS, check_size
 
 __all__ = ["GraphBuilder", "NeedsValue"]
 
@@ -27,8 +27,12 @@ _SMALL = 4096
 _HOST_ELEMENTS = 2**20
 """Largest tensor that is computed on the host where a shape depends on the value of an input."""
 _HOST_OPERATIONS = 4096
-_HEAVY = frozenset({"dot_general", "convolution", "window_reduce", "sort", "scan"})
+_HOST_WORK = 2**26
+"""Elements that all operators of one such computation may read and write."""
+_HEAVY = frozenset({"dot_general", "sort", "scan"})
 """Operators that are folded and computed on the host for small operands only."""
+_NEVER = frozenset({"convolution", "window_reduce"})
+"""Operators that are not: what they cost is not told by the sizes of operands and results."""
 
 
 class NeedsValue(Exception):
@@ -59,6 +63,7 @@ class GraphBuilder(ArrayBuilder):
         self._computed: dict[Value, Array] = {}
         self._asked = 0
         self._count = 0
+        self._folded_bytes = 0
 
     def __call__(self, operator: str, *operands: Value, **attributes: Attribute) -> Value:
         """Emit or fold an operator with one result."""
@@ -73,16 +78,20 @@ class GraphBuilder(ArrayBuilder):
         for kind in types:
             if isinstance(kind, TensorType):
                 check_size(f"result of {operator}", kind.static_shape, kind.dtype)
+        self._count += 1
+        if self._count > MAX_OPERATORS:
+            raise ModelError(f"the program has more than {MAX_OPERATORS} operators")
         if self._folds(operator, operands, types):
             known = [self._known[operand] for operand in operands]
-            return tuple(self.known(array) for array in _evaluate(definition.interface(Record), known, attributes))
-        self._count += 1
-        if self._count > MAX_OPERATIONS:
-            raise ModelError(f"the program has more than {MAX_OPERATIONS} operations")
+            results = _evaluate(definition.interface(Record), known, attributes)
+            self._folded_bytes += sum(result.nbytes for result in results)
+            return tuple(self.known(array) for array in results)
         return self.create("array." + operator, operands, attributes, types).results
 
     def _folds(self, operator: str, operands: Sequence[Value], types: Sequence[Any]) -> bool:
-        if not all(operand in self._known for operand in operands):
+        if not all(operand in self._known for operand in operands) or operator in _NEVER:
+            return False
+        if self._folded_bytes > MAX_FOLDED_BYTES:
             return False
         result = max(math.prod(kind.static_shape) for kind in types)
         largest = max((self._known[operand].size for operand in operands), default=0)
@@ -160,6 +169,7 @@ class GraphBuilder(ArrayBuilder):
         order: dict[Operation, None] = {}
         inputs: dict[Value, None] = {}
         stack: list[tuple[Value, bool]] = [(value, False)]
+        work = 0
         while stack:
             current, ready = stack.pop()
             if current in self._known or current in self._computed:
@@ -170,7 +180,8 @@ class GraphBuilder(ArrayBuilder):
             elif ready:
                 order[op] = None
             elif op not in order:
-                if len(order) > _HOST_OPERATIONS or not _is_light(op):
+                work += _work(op)
+                if len(order) > _HOST_OPERATIONS or work > _HOST_WORK or not _is_light(op):
                     return None
                 stack.append((current, True))
                 stack.extend((operand, False) for operand in op.operands)
@@ -195,10 +206,18 @@ class GraphBuilder(ArrayBuilder):
         return self.answers[index]
 
 
+def _sizes(op: Operation) -> list[int]:
+    return [math.prod(tensor(value).static_shape) for value in (*op.operands, *op.results)]
+
+
+def _work(op: Operation) -> int:
+    return sum(_sizes(op))
+
+
 def _is_light(op: Operation) -> bool:
-    sizes = [math.prod(tensor(value).static_shape) for value in (*op.operands, *op.results)]
-    limit = _SMALL if op.name.removeprefix("array.") in _HEAVY else _HOST_ELEMENTS
-    return all(size <= limit for size in sizes)
+    name = op.name.removeprefix("array.")
+    limit = _SMALL if name in _HEAVY else _HOST_ELEMENTS
+    return name not in _NEVER and all(size <= limit for size in _sizes(op))
 
 
 def _evaluate(record: Record | None, operands: Sequence[Array], attributes: Mapping[str, Attribute]) -> list[Array]:

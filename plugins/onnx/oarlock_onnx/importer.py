@@ -15,7 +15,7 @@ from oarlock.errors import ModelError, OarlockError
 from oarlock.ir import Value
 from oarlock_onnx.builder import GraphBuilder, NeedsValue
 from oarlock_onnx.functions import schema_function
-from oarlock_onnx.limits import MAX_GRAPH_DEPTH
+from oarlock_onnx.limits import MAX_GRAPH_DEPTH, one_line
 from oarlock_onnx.node import Item, Node
 from oarlock_onnx.registry import OPERATORS, normal_domain
 from oarlock_onnx.tensors import to_array
@@ -100,7 +100,7 @@ class Importer:
             except OarlockError as error:
                 raise ModelError(f"{label}: {error}") from error
             except (ValueError, TypeError, LookupError, ArithmeticError, MemoryError, AttributeError) as error:
-                raise ModelError(f"{label}: it is malformed: {type(error).__name__}: {error}") from error
+                raise ModelError(f"{label}: it is malformed: {type(error).__name__}: {one_line(error)}") from error
             self.builder.location = outer
             self._bind(proto, results, names)
 

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
-from google.protobuf.message import DecodeError, EncodeError
-from onnx import AttributeProto, FunctionProto, ModelProto, NodeProto, ValueInfoProto
+from google.protobuf.message import DecodeError
+from onnx import FunctionProto, ModelProto, NodeProto, ValueInfoProto
 
 from oarlock.dtypes import DType
 from oarlock.errors import ModelError
 from oarlock_onnx.functions import has_function
 from oarlock_onnx.importer import Functions, Weights
-from oarlock_onnx.limits import MAX_FILE_BYTES, MAX_GRAPH_DEPTH
+from oarlock_onnx.limits import MAX_FILE_BYTES, one_line
 from oarlock_onnx.program import ImportedProgram, Stage, build
 from oarlock_onnx.registry import OPERATORS, normal_domain
 from oarlock_onnx.tensors import dtype_of
+from oarlock_onnx.walk import all_nodes, check_texts, tidy_errors
 
 if TYPE_CHECKING:
     from oarlock_onnx.run import Session, Span
@@ -51,8 +52,12 @@ class TensorSpec:
 
 
 class Model:
-    """A parsed and checked model. ``inputs`` and ``outputs`` are as declared; weights are decoded when first used."""
+    """A parsed and checked model. ``inputs`` and ``outputs`` are as declared; weights are decoded when first used.
 
+    ``proto`` must not be changed any more. External data is read below ``folder`` only.
+    """
+
+    @tidy_errors
     def __init__(self, proto: ModelProto, folder: Path | None = None, name: str = "model") -> None:
         self.proto = proto
         self.name = name
@@ -68,6 +73,7 @@ class Model:
         self.output_names: tuple[str, ...] = tuple(value.name for value in proto.graph.output)
         _distinct([spec.name for spec in self.inputs], "inputs")
 
+    @tidy_errors
     def build(
         self,
         shapes: Mapping[str, Sequence[int]],
@@ -123,12 +129,12 @@ class Model:
         if not self.opsets:
             self.opsets[""] = 1
         missing: dict[str, int] = {}
-        for node, opsets in _nodes(self.proto.graph.node, self.opsets, 0):
-            self._check_operator(node, opsets, missing)
+        for node in all_nodes(self.proto.graph.node):
+            self._check_operator(node, self.opsets, missing)
         for function in self.functions.values():
             opsets = {normal_domain(entry.domain): entry.version for entry in function.opset_import}
-            for node, inner in _nodes(function.node, opsets, 0):
-                self._check_operator(node, inner, missing)
+            for node in all_nodes(function.node):
+                self._check_operator(node, opsets, missing)
         if missing:
             text = ", ".join(f"{name} ({count} of it)" if count > 1 else name for name, count in missing.items())
             raise ModelError(f"{self.name}: operators that are not supported: {text}")
@@ -141,11 +147,12 @@ class Model:
         if domain in opsets and has_function(domain, node.op_type, opsets[domain]):
             return
         if domain not in opsets:
-            raise ModelError(f"{self.name}: node {node.op_type} is of operator set {domain or 'ai.onnx'!r}, not imported")
+            raise ModelError(f"{self.name}: operator set {domain or 'ai.onnx'!r} of node {node.op_type!r} is not imported")
         name = f"{domain}.{node.op_type}" if domain else node.op_type
         missing[name] = missing.get(name, 0) + 1
 
 
+@tidy_errors
 def load(source: str | Path | bytes, *, name: str | None = None) -> Model:
     """Read and check a model from a file or from its bytes.
 
@@ -170,9 +177,11 @@ def _parse(data: bytes, label: str) -> ModelProto:
     if not data:
         raise ModelError(f"{label}: the file is empty")
     try:
-        return ModelProto.FromString(data)
-    except (DecodeError, EncodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ModelError(f"{label}: it is no ONNX model: {error}") from error
+        proto = ModelProto.FromString(data)
+    except (DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ModelError(f"{label}: it is no ONNX model: {one_line(error)}") from error
+    check_texts(proto, label)
+    return proto
 
 
 def _functions(proto: ModelProto) -> dict[tuple[str, str], FunctionProto]:
@@ -180,21 +189,9 @@ def _functions(proto: ModelProto) -> dict[tuple[str, str], FunctionProto]:
     for function in proto.functions:
         key = (normal_domain(function.domain), function.name)
         if key in found:
-            raise ModelError(f"function {function.name} is defined twice")
+            raise ModelError(f"function {function.name!r} is defined twice")
         found[key] = function
     return found
-
-
-def _nodes(
-    nodes: Sequence[NodeProto], opsets: Mapping[str, int], depth: int
-) -> Iterator[tuple[NodeProto, Mapping[str, int]]]:
-    if depth > MAX_GRAPH_DEPTH:
-        raise ModelError(f"graphs are nested more than {MAX_GRAPH_DEPTH} deep")
-    for node in nodes:
-        yield node, opsets
-        for attribute in node.attribute:
-            if attribute.type == AttributeProto.GRAPH:
-                yield from _nodes(attribute.g.node, opsets, depth + 1)
 
 
 def _spec(value: ValueInfoProto, what: str) -> TensorSpec:

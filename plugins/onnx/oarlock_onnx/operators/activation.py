@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from oarlock import dtypes
 from oarlock.errors import ModelError
 from oarlock.ir import Value
 from oarlock_onnx.builder import GraphBuilder
 from oarlock_onnx.node import Node
-from oarlock_onnx.operators.common import axis_of, cast, dtype_of, like, reduce, reshape, shape_of, wide
+from oarlock_onnx.operators.common import axis_of, cast, dtype_of, like, numbers, reduce, reshape, shape_of, wide
 from oarlock_onnx.operators.common import sigmoid as sigmoid_of
 from oarlock_onnx.registry import operator
 
@@ -218,7 +216,4 @@ def _hardmax(b: GraphBuilder, x: Value, axis: int) -> Value:
     if not shape:
         return b.full(1, x)
     first = b("argmax", x, axis=axis, keepdims=True, dtype=dtypes.int32)
-    along = [1] * len(shape)
-    along[axis] = shape[axis]
-    numbers = b.constant(np.arange(shape[axis], dtype=np.int32).reshape(along))
-    return cast(b, b("equal", first, numbers), dtype_of(x))
+    return cast(b, b("equal", first, numbers(b, shape[axis], len(shape), axis)), dtype_of(x))

@@ -18,7 +18,7 @@ from oarlock_onnx.builder import GraphBuilder
 
 __all__ = [
     "axes_of", "axis_of", "broadcast_shape", "broadcast_together", "cast", "dtype_of", "expand", "fill", "gather_axis",
-    "index32", "like", "matmul", "pad_axes", "reduce", "reshape", "scalar", "shape_of", "sigmoid", "slice_axis",
+    "index32", "like", "matmul", "numbers", "pad_axes", "reduce", "reshape", "scalar", "shape_of", "sigmoid", "slice_axis",
     "transpose", "unsqueeze", "wide",
 ]  # fmt: skip
 
@@ -148,6 +148,14 @@ def pad_axes(
     if not any(lows) and not any(highs):
         return value
     return b("pad", value, filler, low=lows, high=highs, interior=(0,) * len(shape))
+
+
+def numbers(b: GraphBuilder, count: int, rank: int, axis: int, step: int = 1) -> Value:
+    """0, ``step``, 2 ``step`` ... as int32 along ``axis`` of ``rank`` dimensions, the others of size 1."""
+    shape = [1] * rank
+    shape[axis] = count
+    found = b("iota", shape=tuple(shape), axis=axis, dtype=dtypes.int32)
+    return found if step == 1 else b("multiply", found, scalar(b, step, dtypes.int32))
 
 
 def index32(b: GraphBuilder, indices: Value, size: int) -> Value:

@@ -11,13 +11,12 @@ from oarlock import dtypes
 from oarlock.errors import ModelError
 from oarlock.ir import Value
 from oarlock_onnx.builder import GraphBuilder
+from oarlock_onnx.limits import MAX_TRIPS
 from oarlock_onnx.node import Item, Node
 from oarlock_onnx.operators.common import axis_of, dtype_of, fill, reshape, shape_of, slice_axis, unsqueeze
 from oarlock_onnx.registry import operator
 
 __all__: list[str] = []
-
-_MAX_TRIPS = 100_000
 
 
 @operator("If")
@@ -50,13 +49,13 @@ def loop(b: GraphBuilder, node: Node) -> list[Item]:
     limit, keep = node.optional(0), node.optional(1)
     body = node.graph("body")
     carried: list[Item] = list(node.inputs[2:])
-    trips = _MAX_TRIPS if limit is None else int(b.static(limit, "the trip count").reshape(()))
+    trips = MAX_TRIPS if limit is None else int(b.static(limit, "the trip count").reshape(()))
     going = keep is None or bool(b.static(keep, "the loop's condition").reshape(()))
     scanned: list[list[Value]] = []
     count = 0
     while going and count < trips:
-        if count >= _MAX_TRIPS:
-            raise ModelError(f"the loop runs more than {_MAX_TRIPS} times")
+        if count >= MAX_TRIPS:
+            raise ModelError(f"the loop runs more than {MAX_TRIPS} times")
         results = node.graphs.run(body, [b.constant(np.int64(count)), b.constant(np.bool_(True)), *carried])
         scanned.append(_tensors(results[1 + len(carried) :]))
         condition, carried = results[0], list(results[1 : 1 + len(carried)])
@@ -102,6 +101,8 @@ def scan(b: GraphBuilder, node: Node) -> list[Item]:
     body = node.graph("body")
     count = node.int("num_scan_inputs")
     inputs = list(node.inputs)
+    if not 1 <= count <= len(inputs):
+        raise ModelError(f"num_scan_inputs {count} does not fit {len(inputs)} inputs")
     if node.version < 9:
         return _scan_batches(b, node, body, count, inputs[1:])
     states, sources = inputs[: len(inputs) - count], _tensors(inputs[len(inputs) - count :])
@@ -134,8 +135,8 @@ def _scan(
     if len(lengths) != 1 or len(turns) != len(sources):
         raise ModelError(f"scan inputs have lengths {sorted(lengths)}")
     trips = lengths.pop()
-    if trips > _MAX_TRIPS:
-        raise ModelError(f"the scan runs {trips} times; at most {_MAX_TRIPS} are supported")
+    if trips > MAX_TRIPS:
+        raise ModelError(f"the scan runs {trips} times; at most {MAX_TRIPS} are supported")
     rows: list[list[Value]] = []
     for trip in range(trips):
         slices = [

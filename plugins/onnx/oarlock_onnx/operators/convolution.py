@@ -12,9 +12,10 @@ from oarlock.dtypes import DType
 from oarlock.errors import ModelError
 from oarlock.ir import Value
 from oarlock_onnx.builder import GraphBuilder
+from oarlock_onnx.limits import check_host
 from oarlock_onnx.node import Node
 from oarlock_onnx.operators.common import (
-    cast, dtype_of, like, pad_axes, reshape, shape_of, transpose,
+    cast, dtype_of, like, numbers, pad_axes, reshape, shape_of, transpose,
 )  # fmt: skip
 from oarlock_onnx.operators.window import Window, window_of
 from oarlock_onnx.registry import operator
@@ -203,6 +204,7 @@ def deform_conv(b: GraphBuilder, node: Node) -> Value:
 
 def _places(b: GraphBuilder, moves: Value, window: Window, axis: int) -> Value:
     """Positions along ``axis`` [n, parts, taps, positions]: the regular ones plus the offsets."""
+    check_host("moving places", 2, *window.kernel, *window.out)
     kernel = np.indices(window.kernel).reshape(2, -1)[axis] * window.dilations[axis]
     starts = np.indices(window.out).reshape(2, -1)[axis] * window.strides[axis] - window.low[axis]
     regular = kernel[:, None] + starts[None, :]
@@ -218,7 +220,7 @@ def _sampled(b: GraphBuilder, x: Value, parts: int, rows: Value, columns: Value)
     n, channels, height, width = shape_of(x)
     per = channels // parts
     flat = reshape(b, transpose(b, reshape(b, x, (n, parts, per, height * width)), (0, 1, 3, 2)), (n * parts * height * width, per))
-    base = np.arange(n * parts, dtype=np.int32).reshape(n, parts, 1, 1) * np.int32(height * width)
+    base = reshape(b, numbers(b, n * parts, 1, 0, height * width), (n, parts, 1, 1))
     total: Value | None = None
     top, left = b("floor", rows), b("floor", columns)
     for down, right in itertools.product((0, 1), (0, 1)):
@@ -227,7 +229,7 @@ def _sampled(b: GraphBuilder, x: Value, parts: int, rows: Value, columns: Value)
         inside = b("bitwise_and", _within(b, row, height), _within(b, column, width))
         weight = b("select", inside, weight, like(b, 0, weight))
         place = b("add", b("multiply", _whole(b, row), b.constant(np.int32(width))), _whole(b, column))
-        place = b("select", inside, b("add", place, b.constant(base)), b.constant(np.int32(0)))
+        place = b("select", inside, b("add", place, base), b.constant(np.int32(0)))
         part = b("multiply", b("gather", flat, place, axis=0), reshape(b, weight, (*shape_of(weight), 1)))
         total = part if total is None else b("add", total, part)
     if total is None:

@@ -12,7 +12,7 @@ from oarlock import dtypes
 from oarlock.errors import ModelError
 from oarlock.ir import Value
 from oarlock_onnx.builder import GraphBuilder
-from oarlock_onnx.limits import check_size
+from oarlock_onnx.limits import check_host, check_size
 from oarlock_onnx.node import Node
 from oarlock_onnx.operators.common import axis_of, cast, gather_axis, reshape, shape_of, slice_axis
 from oarlock_onnx.registry import operator
@@ -116,6 +116,7 @@ def tf_idf_vectorizer(b: GraphBuilder, node: Node) -> Value:
     pool, starts, places = node.ints("pool_int64s"), node.ints("ngram_counts"), node.ints("ngram_indexes")
     if not places or min(places) < 0 or not 1 <= shortest <= longest <= len(starts) + 1 or not 0 <= skips < 1024:
         raise ModelError("n-gram lengths, skips and indexes do not fit")
+    check_host("TfIdfVectorizer", max(places) + 1)
     width = check_size("the result", (max(places) + 1,), dtypes.float32)
     single = len(shape_of(x)) == 1
     rows = reshape(b, cast(b, x, dtypes.int64), (1, *shape_of(x)) if single else shape_of(x))

@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import numpy as np
-
 from oarlock import dtypes
 from oarlock.errors import ModelError
 from oarlock.ir import Value
 from oarlock_onnx.builder import GraphBuilder
 from oarlock_onnx.node import Node
 from oarlock_onnx.operators.common import (
-    axis_of, cast, dtype_of, index32, like, reshape, scalar, shape_of, slice_axis, transpose, unsqueeze,
+    axis_of, cast, dtype_of, index32, like, numbers, reshape, scalar, shape_of, slice_axis, transpose, unsqueeze,
 )  # fmt: skip
 from oarlock_onnx.registry import operator
 
@@ -60,10 +58,7 @@ def _element_positions(b: GraphBuilder, shape: Sequence[int], indices: Value, ax
     position = b("multiply", chosen, scalar(b, strides[axis], dtypes.int32))
     for place, dim in enumerate(dims):
         if place != axis and dim > 1:
-            along = [1] * len(dims)
-            along[place] = dim
-            numbers = np.arange(dim, dtype=np.int32) * np.int32(strides[place])
-            position = b("add", position, b.constant(numbers.reshape(along)))
+            position = b("add", position, numbers(b, dim, len(dims), place, strides[place]))
     return position
 
 
@@ -125,10 +120,7 @@ def _nd_positions(b: GraphBuilder, shape: Sequence[int], indices: Value, batch: 
     if flat is None:
         raise ModelError("indices are empty")
     for place in range(batch):
-        along = [1] * (len(dims) - 1)
-        along[place] = dims[place]
-        numbers = np.arange(dims[place], dtype=np.int32) * np.int32(strides[place])
-        flat = b("add", flat, b.constant(numbers.reshape(along)))
+        flat = b("add", flat, numbers(b, dims[place], len(dims) - 1, place, strides[place]))
     return flat, covered
 
 
@@ -158,13 +150,10 @@ def one_hot(b: GraphBuilder, node: Node) -> Value:
     depth = int(b.static(node.input(1), "depth").reshape(-1)[0])
     rank = len(shape_of(indices))
     axis = axis_of(node.int("axis", -1), rank + 1)
-    if depth < 0 or shape_of(values) != (2,):
+    if not 0 <= depth < 2**31 or shape_of(values) != (2,):
         raise ModelError(f"depth {depth} and values {list(shape_of(values))} do not fit")
     wrapped = index32(b, cast(b, indices, dtypes.int64), depth)
-    along = [1] * (rank + 1)
-    along[axis] = depth
-    places = b.constant(np.arange(depth, dtype=np.int32).reshape(along))
-    hit = b("equal", unsqueeze(b, wrapped, (axis,)), places)
+    hit = b("equal", unsqueeze(b, wrapped, (axis,)), numbers(b, depth, rank + 1, axis))
     off, on = (reshape(b, slice_axis(b, values, 0, place, place + 1), ()) for place in (0, 1))
     return b("select", hit, on, off)
 
@@ -177,11 +166,11 @@ def reverse_sequence(b: GraphBuilder, node: Node) -> Value:
     if {batch, time} != {0, 1} or len(shape_of(x)) < 2:
         raise ModelError(f"batch_axis {batch} and time_axis {time} must be 0 and 1")
     dims = shape_of(x)
-    steps = b.constant(np.arange(dims[time], dtype=np.int32).reshape((-1, 1) if time == 0 else (1, -1)))
+    steps = numbers(b, dims[time], 2, time)
     per = reshape(b, lengths, (1, dims[1]) if batch == 1 else (dims[0], 1))
     last = b("subtract", per, scalar(b, 1, dtypes.int32))
     chosen = b("select", b("less", steps, per), b("subtract", last, steps), steps)
-    entries = b.constant(np.arange(dims[batch], dtype=np.int32).reshape((1, -1) if batch == 1 else (-1, 1)))
+    entries = numbers(b, dims[batch], 2, batch)
     width = scalar(b, dims[1], dtypes.int32)
     row, column = (chosen, entries) if time == 0 else (entries, chosen)
     return flat_take(b, x, dims[:2], b("add", b("multiply", row, width), column))
@@ -197,12 +186,12 @@ def tensor_scatter(b: GraphBuilder, node: Node) -> Value:
         raise ModelError(f"axis {axis} and update {list(shape_of(update))} do not fit the cache {list(dims)}")
     order = (0, axis, *(place for place in range(1, len(dims)) if place != axis))
     batch, length, count = dims[0], dims[axis], shape_of(update)[axis]
-    steps = b.constant(np.arange(count, dtype=np.int32)[None, :])
+    steps = numbers(b, count, 2, 1)
     if start is not None:
         steps = b("add", reshape(b, cast(b, start, dtypes.int32), (batch, 1)), steps)
     if node.string("mode", "linear") == "circular":
         steps = b("remainder", steps, scalar(b, length, dtypes.int32))
-    base = b.constant((np.arange(batch, dtype=np.int32) * np.int32(length))[:, None])
+    base = numbers(b, batch, 2, 0, length)
     moved = transpose(b, cache, order)
     result = _scatter(b, moved, (batch, length), b("add", base, steps), transpose(b, update, order), "none")
     return transpose(b, result, [order.index(place) for place in range(len(dims))])

@@ -9,7 +9,7 @@ import numpy as np
 from oarlock.errors import ModelError
 from oarlock.ir import Value
 from oarlock_onnx.builder import GraphBuilder
-from oarlock_onnx.limits import check_size
+from oarlock_onnx.limits import check_host, check_size
 from oarlock_onnx.node import Node
 from oarlock_onnx.operators.common import axes_of, dtype_of, gather_axis, like, pad_axes, reshape, shape_of
 from oarlock_onnx.registry import operator
@@ -53,6 +53,7 @@ def pad(b: GraphBuilder, node: Node) -> Value:
 def _indexed(b: GraphBuilder, x: Value, axis: int, low: int, high: int, mode: str) -> Value:
     if low == 0 and high == 0:
         return x
+    check_host(f"padding by {mode}", shape_of(x)[axis] + max(0, low) + max(0, high))
     places = np.arange(shape_of(x)[axis])
     places = places[max(0, -low) : len(places) - max(0, -high)]
     if not len(places) and (low > 0 or high > 0):
@@ -78,11 +79,14 @@ def col2im(b: GraphBuilder, node: Node) -> Value:
         if span < 0 or strides[axis] < 1:
             raise ModelError(f"blocks {list(block)} do not fit the image {list(image)}")
         count = span // strides[axis] + 1
+        check_host("Col2Im", count, max(1, block[axis]))
         starts = np.arange(count) * strides[axis] - pads[axis]
         per.append(np.arange(block[axis])[:, None] * dilations[axis] + starts)
     n, rows, columns = shape_of(x)
     if taps == 0 or rows % taps or columns != math.prod(part.shape[1] for part in per):
         raise ModelError(f"columns {list(shape_of(x))} do not fit image {list(image)} and block {list(block)}")
+    check_size("the image", (n * (rows // taps), *image), dtype_of(x))
+    check_host("Col2Im", taps, columns)
     places = _positions(per, image)
     channels = rows // taps
     base = b("broadcast", like(b, 0, x), shape=(n * channels, math.prod(image)), dims=())

@@ -9,12 +9,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from oarlock import dtypes
+from oarlock.dtypes import DType
 from oarlock.errors import ModelError
 from oarlock.ir import Value
 from oarlock_onnx.builder import GraphBuilder
+from oarlock_onnx.limits import check_host
 from oarlock_onnx.node import Node
 from oarlock_onnx.operators.common import (
-    cast, dtype_of, expand, fill, index32, like, pad_axes, reduce, reshape, shape_of, wide,
+    cast, dtype_of, expand, fill, index32, like, numbers, pad_axes, reduce, reshape, scalar, shape_of, wide,
 )  # fmt: skip
 from oarlock_onnx.operators.reduction import mean_of
 from oarlock_onnx.operators.window import Window, window_of
@@ -47,18 +49,23 @@ def _window(node: Node) -> Window:
     return window_of(node, shape[2:], node.ints("kernel_shape"))
 
 
-def _counts(window: Window, include_pad: bool) -> np.ndarray:
+def _counts(b: GraphBuilder, window: Window, include_pad: bool, dtype: DType) -> Value:
     """How many elements each window averages: those inside, or those inside the padding too."""
-    total = np.ones((1,) * window.rank)
+    total = scalar(b, 1, dtype)
     for axis in range(window.rank):
-        starts = np.arange(window.out[axis])[:, None] * window.strides[axis] - window.low[axis]
-        places = starts + np.arange(window.kernel[axis])[None, :] * window.dilations[axis]
+        check_host("pooling", window.out[axis])
+        starts = np.arange(window.out[axis]) * window.strides[axis] - window.low[axis]
         low = -window.low[axis] if include_pad else 0
         high = window.dims[axis] + (window.high[axis] if include_pad else 0)
-        counts = ((places >= low) & (places < high)).sum(axis=1)
+        step = window.dilations[axis]
+        first = np.maximum(-((starts - low) // step), 0)
+        last = np.minimum((high - 1 - starts) // step, window.kernel[axis] - 1)
+        counts = np.maximum(last - first + 1, 0)
+        if counts.size and (counts == counts[0]).all():
+            counts = counts[:1]
         dims = [1] * window.rank
         dims[axis] = len(counts)
-        total = total * counts.reshape(dims)
+        total = b("multiply", total, b.constant(counts.reshape(dims), dtype))
     return total
 
 
@@ -68,10 +75,8 @@ def average_pool(b: GraphBuilder, node: Node) -> Value:
     x, window = node.input(0), _window(node)
     kind = dtype_of(x)
     total = _windowed(b, "sum", cast(b, x, wide(kind)), window)
-    counts = _counts(window, node.flag("count_include_pad"))
-    if counts.size and (counts == counts.flat[0]).all():
-        counts = counts.reshape(-1)[:1].reshape(())
-    return cast(b, b("divide", total, b.constant(counts, wide(kind))), kind)
+    counts = _counts(b, window, node.flag("count_include_pad"), wide(kind))
+    return cast(b, b("divide", total, counts), kind)
 
 
 @operator("LpPool")
@@ -136,7 +141,7 @@ def _max_with_index(b: GraphBuilder, x: Value, window: Window, order: int) -> li
         starts = [p * d for p, d in zip(place, window.dilations, strict=True)]
         limits = [s + (o - 1) * t + 1 for s, o, t in zip(starts, window.out, window.strides, strict=True)]
         part = b("slice", padded, starts=(0, 0, *starts), limits=(n, channels, *limits), steps=(1, 1, *window.strides))
-        index = b.constant(_flat_places(window, starts, dims, order))
+        index = _flat_places(b, window, starts, dims, order)
         if best is None or where is None:
             best, where = part, fill_like(b, index, part)
         else:
@@ -144,8 +149,8 @@ def _max_with_index(b: GraphBuilder, x: Value, window: Window, order: int) -> li
             best, where = b("maximum", best, part), b("select", better, index, where)
     if best is None or where is None:
         raise ModelError("the kernel is empty")
-    planes = np.arange(n * channels, dtype=np.int64).reshape(n, channels, *(1,) * window.rank) * math.prod(dims)
-    return [best, b("add", cast(b, where, dtypes.int64), b.constant(planes))]
+    planes = reshape(b, numbers(b, n * channels, 1, 0, math.prod(dims)), (n, channels, *(1,) * window.rank))
+    return [best, cast(b, b("add", where, planes), dtypes.int64)]
 
 
 def fill_like(b: GraphBuilder, value: Value, other: Value) -> Value:
@@ -153,15 +158,14 @@ def fill_like(b: GraphBuilder, value: Value, other: Value) -> Value:
     return expand(b, value, shape_of(other))
 
 
-def _flat_places(window: Window, starts: Sequence[int], dims: Sequence[int], order: int) -> np.ndarray:
+def _flat_places(b: GraphBuilder, window: Window, starts: Sequence[int], dims: Sequence[int], order: int) -> Value:
     """The flat index in one channel of a place of each window; by rows, or by columns with ``order`` 1."""
-    total = np.zeros((1,) * window.rank, np.int32)
+    total = scalar(b, 0, dtypes.int32)
     for axis in range(window.rank):
-        places = starts[axis] + np.arange(window.out[axis]) * window.strides[axis] - window.low[axis]
         stride = math.prod(dims[axis + 1 :]) if order == 0 else math.prod(dims[:axis])
-        along = [1] * window.rank
-        along[axis] = len(places)
-        total = total + (places * stride).astype(np.int32).reshape(along)
+        places = numbers(b, window.out[axis], window.rank, axis, window.strides[axis])
+        places = b("add", places, scalar(b, starts[axis] - window.low[axis], dtypes.int32))
+        total = b("add", total, b("multiply", places, scalar(b, stride, dtypes.int32)))
     return total
 
 

@@ -10,9 +10,10 @@ from oarlock import dtypes
 from oarlock.errors import ModelError
 from oarlock.ir import Value
 from oarlock_onnx.builder import GraphBuilder
+from oarlock_onnx.limits import check_host
 from oarlock_onnx.node import Node
 from oarlock_onnx.operators.common import (
-    cast, dtype_of, expand, like, matmul, reduce, reshape, scalar, shape_of, slice_axis, transpose,
+    cast, dtype_of, expand, like, matmul, numbers, reduce, reshape, scalar, shape_of, slice_axis, transpose,
 )  # fmt: skip
 from oarlock_onnx.operators.index import flat_take
 from oarlock_onnx.registry import operator
@@ -71,13 +72,13 @@ def _eliminate(b: GraphBuilder, matrix: Value, count: int, size: int) -> tuple[V
     """The matrices without their first column and pivot row, and the signed pivots."""
     column = reshape(b, slice_axis(b, matrix, 2, 0, 1), (count, size))
     pivot = b("argmax", b("abs", column), axis=1, keepdims=False, dtype=dtypes.int32)
-    base = b.constant(np.arange(count, dtype=np.int32) * np.int32(size))
+    base = numbers(b, count, 1, 0, size)
     row = flat_take(b, matrix, (count, size), b("add", base, pivot))
     lead = reshape(b, slice_axis(b, row, 1, 0, 1), (count,))
     moved = b("not_equal", pivot, scalar(b, 0, dtypes.int32))
     signed = b("select", moved, b("negative", lead), lead)
-    numbers = b.constant(np.arange(1, size, dtype=np.int32)[None, :])
-    chosen = b("select", b("equal", numbers, reshape(b, pivot, (count, 1))), scalar(b, 0, dtypes.int32), numbers)
+    rows = b("add", numbers(b, size - 1, 2, 1), scalar(b, 1, dtypes.int32))
+    chosen = b("select", b("equal", rows, reshape(b, pivot, (count, 1))), scalar(b, 0, dtypes.int32), rows)
     rest = flat_take(b, matrix, (count, size), b("add", reshape(b, base, (count, 1)), chosen))
     safe = b("select", b("equal", lead, like(b, 0, lead)), like(b, 1, lead), lead)
     ratio = b("divide", slice_axis(b, rest, 2, 0, 1), reshape(b, safe, (count, 1, 1)))
@@ -148,6 +149,7 @@ def _prepared(b: GraphBuilder, value: Value, term: str) -> tuple[Value, str]:
         if any(len(dims) > 1 for dims in sizes.values()):
             raise ModelError(f"term {term!r} repeats a letter over different sizes of {list(shape)}")
         dims = [next(iter(sizes[letter])) for letter in letters]
+        check_host("taking a diagonal", len(dims) + 1, *dims)
         grid = np.indices(dims, sparse=False)
         places = tuple(grid[letters.index(c)] for c in term)
         flat = np.ravel_multi_index(places, shape) if math.prod(shape) else np.zeros(dims, np.int64)

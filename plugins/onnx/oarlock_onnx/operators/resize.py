@@ -14,7 +14,7 @@ from oarlock import dtypes
 from oarlock.errors import ModelError
 from oarlock.ir import Value
 from oarlock_onnx.builder import GraphBuilder
-from oarlock_onnx.limits import check_size
+from oarlock_onnx.limits import check_host, check_size
 from oarlock_onnx.node import Node
 from oarlock_onnx.operators.common import (
     axes_of, cast, dtype_of, expand, gather_axis, like, reshape, shape_of, wide,
@@ -58,6 +58,7 @@ def resize(b: GraphBuilder, node: Node) -> Value:
             continue
         if dim == 0:
             raise ModelError("an empty dimension cannot be resized")
+        check_host("resizing", sizes[place])
         coordinates = _coordinates(rule.transform, dim, sizes[place], scales[place], roi, place)
         if rule.transform == "tf_crop_and_resize":
             outside.append((axis, (coordinates < 0) | (coordinates > dim - 1)))
@@ -208,6 +209,7 @@ def _taps(coordinates: Array, shrink: float, rule: _Rule) -> tuple[Array, Array]
     radius = (1.0 if rule.mode == "linear" else 2.0) / scale
     first = np.floor(coordinates - radius) + 1
     count = math.ceil(2 * radius) + 1 if scale < 1 else int(2 * radius)
+    check_host("resizing", len(coordinates), count)
     places = first[:, None] + np.arange(count)[None, :]
     distance = np.abs(places - coordinates[:, None]) * scale
     weights = np.maximum(0.0, 1.0 - distance) if rule.mode == "linear" else _cubic(distance, rule.cubic)

@@ -13,8 +13,9 @@ from oarlock import dtypes
 from oarlock.errors import ModelError
 from oarlock.ir import Value
 from oarlock_onnx.builder import GraphBuilder
+from oarlock_onnx.limits import check_host
 from oarlock_onnx.node import Node
-from oarlock_onnx.operators.common import cast, dtype_of, like, reduce, reshape, shape_of, slice_axis, transpose, wide
+from oarlock_onnx.operators.common import cast, dtype_of, like, numbers, reduce, reshape, shape_of, slice_axis, transpose, wide
 from oarlock_onnx.registry import operator
 
 __all__: list[str] = []
@@ -125,7 +126,7 @@ def _weighted(b: GraphBuilder, x: Value, taps: Sequence[Sequence[_Tap]]) -> Valu
     n, channels, *dims = shape_of(x)
     size = math.prod(dims)
     flat = reshape(b, transpose(b, reshape(b, x, (n, channels, size)), (0, 2, 1)), (n * size, channels))
-    base = b.constant((np.arange(n, dtype=np.int32) * np.int32(size))[:, None])
+    base = numbers(b, n, 2, 0, size)
     total: Value | None = None
     for chosen in itertools.product(*taps):
         place: Value | None = None
@@ -227,6 +228,7 @@ def _roi_axis(
     span = b("subtract", slice_axis(b, rois, 1, 3 - axis, 4 - axis), low)
     if not half:
         span = b("maximum", span, like(b, 1, span))
+    check_host("sampling", cells, samples)
     steps = (np.arange(cells)[:, None] + (np.arange(samples)[None, :] + 0.5) / samples).reshape(1, -1) / cells
     place = b("add", low, b("multiply", span, b.constant(steps, dtype_of(rois))))
     inside = b(

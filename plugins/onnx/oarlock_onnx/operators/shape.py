@@ -11,7 +11,7 @@ from oarlock import dtypes
 from oarlock.errors import ModelError
 from oarlock.ir import Value
 from oarlock_onnx.builder import GraphBuilder
-from oarlock_onnx.limits import check_size
+from oarlock_onnx.limits import check_host, check_size
 from oarlock_onnx.node import Item, Node
 from oarlock_onnx.operators.common import (
     axes_of, axis_of, broadcast_shape, cast, dtype_of, expand, fill, like, reshape, scalar, shape_of, slice_axis,
@@ -64,6 +64,7 @@ def _sparse(b: GraphBuilder, node: Node) -> Value:
     indices = b.static(node.graphs.tensor(proto.indices, "sparse indices"), "sparse indices")
     dims = tuple(proto.dims)
     count = check_size("sparse value", dims, dtypes.from_numpy(values.dtype))
+    check_host("a sparse tensor", count)
     dense = np.zeros(count, values.dtype)
     flat = indices if indices.ndim == 1 else np.ravel_multi_index(tuple(indices.T), dims)
     dense[flat] = values
@@ -165,9 +166,8 @@ def split(b: GraphBuilder, node: Node) -> list[Item]:
     elif node.has("split"):
         sizes = node.ints("split")
     else:
-        count = node.int("num_outputs", count)
-        if count < 1 or count > max(total, len(node.outputs)):
-            raise ModelError(f"cannot split {total} into {count} parts")
+        if node.int("num_outputs", count) != count or not count:
+            raise ModelError(f"num_outputs is {node.int('num_outputs')}, there are {count} outputs")
         each = -(-total // count)
         sizes = tuple(max(0, min(each, total - each * part)) for part in range(count))
     if sum(sizes) != total or any(part < 0 for part in sizes):

@@ -13,7 +13,7 @@ from oarlock.dtypes import DType
 from oarlock.errors import ModelError
 from oarlock.ir import Value
 from oarlock_onnx.builder import GraphBuilder
-from oarlock_onnx.limits import check_size
+from oarlock_onnx.limits import check_host, check_size
 from oarlock_onnx.node import Node
 from oarlock_onnx.operators.common import (
     axis_of, cast, dtype_of, like, pad_axes, reshape, shape_of, slice_axis, transpose, wide,
@@ -60,7 +60,7 @@ def _transform(b: GraphBuilder, x: Value, axis: int, length: int, inverse: bool,
         raise ModelError("a one-sided transform takes real input")
     kept = length // 2 + 1 if onesided else length
     size_in, size_out = (kept, length) if inverse else (length, kept)
-    check_size("the transform", (size_in, size_out), dtypes.float64)
+    check_host("the transform", size_in, size_out)
     kind, rank = dtype_of(x), len(shape_of(x))
     x = _fitted(b, cast(b, x, wide(kind)), axis, size_in)
     order = [place for place in range(rank - 1) if place != axis] + [axis]
@@ -134,7 +134,7 @@ def stft(b: GraphBuilder, node: Node) -> Value:
     if len(shape_of(signal)) != 3 or step < 1 or not 1 <= length <= shape_of(signal)[1]:
         raise ModelError(f"signal {list(shape_of(signal))}, frame_step {step} and frame_length {length} do not fit")
     frames = (shape_of(signal)[1] - length) // step + 1
-    check_size("the frames", (frames, length), dtypes.int32)
+    check_host("cutting frames", frames, length)
     places = np.arange(frames)[:, None] * step + np.arange(length)[None, :]
     cut = b("gather", signal, b.constant(places.astype(np.int32)), axis=1)
     if window is not None:
@@ -152,6 +152,7 @@ def mel_weight_matrix(b: GraphBuilder, node: Node) -> Value:
     rows, columns = int(length) // 2 + 1, int(bins)
     kind = onnx_dtype(node.int("output_datatype", 1), "output_datatype")
     check_size("the matrix", (rows, columns), kind)
+    check_host("the matrix", rows, columns)
     if columns < 1 or rate <= 0 or min(low, high) <= -700:
         raise ModelError(f"{columns} mel bins at {rate} Hz from {low} to {high} Hz are not possible")
     mels = 2595 * np.log10(1 + np.array([low, high]) / 700)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from oarlock.errors import ModelError
+from oarlock_onnx.limits import MAX_WINDOW
 from oarlock_onnx.node import Node
 
 __all__ = ["Window", "window_of"]
@@ -42,6 +44,8 @@ def window_of(node: Node, dims: Sequence[int], kernel: Sequence[int]) -> Window:
         raise ModelError(f"kernel {list(kernel)}, strides {list(strides)}, pads {list(pads)} do not fit {list(dims)}")
     if min(*kernel, *strides, *dilations) < 1 or max(*kernel, *strides, *dilations) >= 2**31:
         raise ModelError(f"kernel {list(kernel)}, strides {list(strides)}, dilations {list(dilations)}: all must be > 0")
+    if math.prod(kernel) > MAX_WINDOW:
+        raise ModelError(f"a kernel of {list(kernel)} is larger than {MAX_WINDOW} elements")
     if max(map(abs, pads)) >= 2**31:
         raise ModelError(f"pads {list(pads)} are not possible")
     auto, ceil = node.string("auto_pad", "NOTSET"), node.flag("ceil_mode")
