@@ -150,7 +150,7 @@ FITS = {
     ),
     "ASIN": Fit(
         _root(lambda x: (mp.asin(x) / x - 1) / x**2), _root(lambda x: x**3 / mp.asin(x)), (TINY, mp.mpf(0.2505)),
-        {32: 5, 64: 12}, "asin x = x + x z p(z), z = x^2",
+        {32: 5, 64: 13}, "asin x = x + x z p(z), z = x^2",
     ),
     "ATAN": Fit(
         _root(lambda x: (mp.atan(x) / x - 1) / x**2), _root(lambda x: x**3 / mp.atan(x)), (TINY, TAN_PI_8),
@@ -164,13 +164,17 @@ FITS = {
         _root(lambda r: (mp.cosh(r) - 1) / r**2), _root(lambda r: r**2 / mp.cosh(r)), (TINY, HALF_LN2**2),
         {32: 3, 64: 6}, "cosh r = 1 + z p(z), z = r^2",
     ),
+    "TANH": Fit(
+        _root(lambda x: (mp.tanh(x) / x - 1) / x**2), _root(lambda x: x**3 / mp.tanh(x)), (TINY, mp.mpf("0.391")),
+        {32: 5, 64: 12}, "tanh x = x + x z p(z), z = x^2, up to 0.625",
+    ),
     "ERF": Fit(
         _root(lambda x: mp.erf(x) / x - 1), _root(lambda x: x / mp.erf(x)), (TINY, mp.mpf("1.001")), {32: 7, 64: 14},
         "erf x = x + x p(z), z = x^2, up to 1",
     ),
     "ERFC": Fit(
         lambda u: mp.log(mp.erfc(u + 2)), lambda u: mp.erfc(u + 2) / mp.erf(u + 2), (mp.mpf("-1.001"), mp.mpf(2)),
-        {32: 8}, "erfc x = exp(p(x - 2)) from 1 to 4; relative to erf",
+        {32: 8, 64: 24}, "erfc x = exp(p(x - 2)) from 1 to 4; relative to erf",
     ),
 }  # fmt: skip
 

@@ -30,7 +30,8 @@ def refill(model: ModelProto, seed: int) -> ModelProto:
     """A copy of ``model`` with every constant weight drawn from a generator seeded by ``seed``.
 
     Weights of two and more dimensions are normal with variance 2 / inputs, so that values keep their scale from layer
-    to layer; scales lie in [0.25, 0.75) and variances in [0.75, 1.25), so that residual sums stay small; biases and means are normal with deviation 0.1.
+    to layer; scales lie in [0.25, 0.75) and variances in [0.75, 1.25), so that residual sums stay small; biases and
+    means are normal with deviation 0.1.
     """
     copy = ModelProto()
     copy.CopyFrom(model)

@@ -30,6 +30,7 @@ class Command:
 COMMANDS: tuple[Command, ...] = (
     Command("devices", "oarlock.cli.devices", "list the devices there are, and why others are missing"),
     Command("run", "oarlock.cli.run", "run a model file on a device, and compare its outputs"),
+    Command("inspect", "oarlock.cli.inspect", "show what each stage of the compiler makes of a model"),
     Command("doctor", "oarlock.cli.doctor", "examine adapters: version, contract, driver, devices, cause of failures"),
 )
 

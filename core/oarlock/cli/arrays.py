@@ -140,7 +140,9 @@ def _difference(name: str, got: Array, want: Array, tolerance: Tolerance) -> Dif
         return Difference(name, largest, "")
     worst = np.unravel_index(int(np.argmax(gaps)), gaps.shape)
     place = ", ".join(map(str, worst))
-    problem = f"{int(outside.sum())} of {gaps.size} outside; largest at [{place}]: got {got[worst]}, expected {want[worst]}"
+    problem = (
+        f"{int(outside.sum())} of {gaps.size} outside; largest at [{place}]: got {got[worst]}, expected {want[worst]}"
+    )
     return Difference(name, largest, problem)
 
 
@@ -153,4 +155,3 @@ def split_reference(arrays: Mapping[str, Array]) -> tuple[dict[str, Array], dict
     inputs = {name.removeprefix("in::"): array for name, array in arrays.items() if name.startswith("in::")}
     outputs = {name.removeprefix("out::"): array for name, array in arrays.items() if not name.startswith("in::")}
     return inputs, outputs
-

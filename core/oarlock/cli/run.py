@@ -16,15 +16,24 @@ import numpy as np
 import numpy.typing as npt
 
 from oarlock.cli.arrays import (
-    Difference, InputSpec, Tolerance, compare, parse_shape, random_input, read_npz, split_reference, write_npz,
-)  # fmt: skip
+    Difference,
+    InputSpec,
+    Tolerance,
+    compare,
+    parse_shape,
+    random_input,
+    read_npz,
+    split_reference,
+    write_npz,
+)
 from oarlock.cli.spans import Spans
 from oarlock.config import config
 from oarlock.errors import ModelError, PluginError
+from oarlock.ir import Operation
 from oarlock.plugin import Importer
 from oarlock.registry import load, names
 
-__all__ = ["add_arguments", "run"]
+__all__ = ["Model", "add_arguments", "random_inputs", "read_model", "run"]
 
 Array = npt.NDArray[Any]
 _IMPORTERS = "oarlock.importers"
@@ -32,6 +41,11 @@ _IMPORTERS = "oarlock.importers"
 
 class Run(Protocol):
     """A model's program with its inputs on the device."""
+
+    @property
+    def function(self) -> Operation:
+        """The program."""
+        ...
 
     def execute(self) -> None: ...
     def outputs(self) -> dict[str, Array]: ...
@@ -107,7 +121,7 @@ def run(arguments: argparse.Namespace) -> int:
     spans = Spans(progress=not arguments.quiet)
     try:
         with spans("parse"):
-            model = _read(arguments.model)
+            model = read_model(arguments.model)
         inputs, expected = _inputs(arguments, model)
         session = model.session(arguments.device, spans.compiling, spans)
         outcome = _execute(session, inputs, expected, arguments.repeat, tolerance)
@@ -125,7 +139,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if all(difference.within for difference in outcome.differences) else 1
 
 
-def _read(path: Path) -> Model:
+def read_model(path: Path) -> Model:
     """The model in ``path``, by the importer for its suffix."""
     known: list[str] = []
     failures: list[str] = []
@@ -154,18 +168,19 @@ def _inputs(arguments: argparse.Namespace, model: Model) -> tuple[dict[str, Arra
     if arguments.input is not None:
         given = read_npz(arguments.input)
     elif not given:
-        given = _random(arguments, model)
+        given = random_inputs(model, arguments.shape, arguments.seed)
     model.check_inputs(given)
     return given, expected
 
 
-def _random(arguments: argparse.Namespace, model: Model) -> dict[str, Array]:
-    shapes = dict(map(parse_shape, arguments.shape))
+def random_inputs(model: Model, given: Sequence[str], seed: int = 0) -> dict[str, Array]:
+    """Random inputs of the declared shapes, or of those ``given`` as ``NAME=1,3,8``; raises ModelError."""
+    shapes = dict(map(parse_shape, given))
     known = [spec.name for spec in model.inputs]
     unknown = [name for name in shapes if name not in known]
     if unknown:
         raise ModelError(f"--shape: no input {unknown[0]!r}; the model takes {', '.join(known) or 'no inputs'}")
-    generator = np.random.default_rng(arguments.seed)
+    generator = np.random.default_rng(seed)
     return {spec.name: random_input(spec, shapes.get(spec.name), generator) for spec in model.inputs}
 
 
@@ -211,9 +226,7 @@ def _summary(spans: Spans) -> str:
 
 def _lines(outcome: _Outcome, tolerance: Tolerance) -> list[str]:
     """One line an output: name, dtype, shape; the time of a run; then the comparisons."""
-    cells = [
-        (name, f"{array.dtype} [{', '.join(map(str, array.shape))}]") for name, array in outcome.outputs.items()
-    ]
+    cells = [(name, f"{array.dtype} [{', '.join(map(str, array.shape))}]") for name, array in outcome.outputs.items()]
     widths = [max((len(cell[column]) for cell in cells), default=0) for column in (0, 1)]
     lines = [f"  {name:<{widths[0]}}  {what:<{widths[1]}}" for name, what in cells]
     if lines:

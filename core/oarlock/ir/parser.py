@@ -13,9 +13,9 @@ r"""Parses the text that printer.py prints, in linear time.
     size       = integer | identifier | ("max" | "min") "(" size "," size ")" | "(" size {operator size} ")"
 
 Comments run from ``#`` to the end of the line. A single block without arguments and operations is written ``{^0:}``,
-since ``{}`` is a region without blocks. Operators of sizes
-in one pair of parentheses are all + and -, or all ``*``, or there is one. A name is known from its definition to the end of its block, and not inside
-isolated operations.
+since ``{}`` is a region without blocks. A name is known from its definition to the end of its block, and not inside
+isolated operations. The operators of a size in one pair of parentheses are all + or -, or all ``*``, or it is one.
+Regions nest at most 64 deep, lists and sizes 128.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ class Printer:
         self._operation(op, "")
         return "\n".join(self._lines)
 
-    def _value(self, value: Value) -> str:
+    def name(self, value: Value) -> str:
         """The name of ``value``, unique in its scope; a value from outside gets one as well."""
         name = self._names.get(value)
         if name is None:
@@ -135,11 +135,12 @@ class Printer:
     def _type_list(self, values: Sequence[Value]) -> str:
         return "(" + ", ".join(self._type(value.type) for value in values) + ")"
 
-    def _operation(self, op: Operation, indent: str) -> None:
-        text = indent
-        operands = ", ".join(map(self._value, op.operands_))
+    def line(self, op: Operation) -> str:
+        """``op`` alone, without its regions. Values have one name in all that one printer prints in one scope."""
+        text = ""
+        operands = ", ".join(map(self.name, op.operands_))
         if op.results:
-            text += ", ".join(map(self._value, op.results)) + " = "
+            text += ", ".join(map(self.name, op.results)) + " = "
         text += f"{op.name}({operands})"
         if op.attributes:
             pairs = (f"{_name(name)} = {attribute_text(value)}" for name, value in sorted(op.attributes.items()))
@@ -147,7 +148,10 @@ class Printer:
         if op.results:
             results = self._type(op.results[0].type) if len(op.results) == 1 else self._type_list(op.results)
             text += f" : {self._type_list(op.operands_)} -> {results}"
-        self._lines.append(text)
+        return text
+
+    def _operation(self, op: Operation, indent: str) -> None:
+        self._lines.append(indent + self.line(op))
         outer = self._names, self._taken
         if op.definition.has(traits.ISOLATED):
             self._names, self._taken = {}, {}
@@ -176,7 +180,7 @@ class Printer:
     def _arguments(self, block: Block) -> str:
         if not block.args:
             return ""
-        return " (" + ", ".join(f"{self._value(a)}: {self._type(a.type)}" for a in block.args) + ")"
+        return " (" + ", ".join(f"{self.name(a)}: {self._type(a.type)}" for a in block.args) + ")"
 
     def _operations(self, ops: Iterable[Operation], indent: str) -> None:
         for op in ops:

@@ -28,6 +28,11 @@ def erf(x: Array) -> Array:
     return np.asarray(_erf(x.astype(np.float64))).astype(x.dtype)
 
 
+def _rounding(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function`` on floats; integers stay (NumPy would take some of them through floats)."""
+    return lambda x: x if np.issubdtype(x.dtype, np.integer) else function(x)
+
+
 def _elementary(name: str, summary: str, function: Callable[..., Any], low: float, high: float) -> Record:
     return Record(
         name,
@@ -94,10 +99,10 @@ UNARY: tuple[Record, ...] = (
     _exact("negative", "-x; integers wrap.", np.negative, NUMERIC),
     _exact("abs", "|x|; the least signed integer wraps to itself.", np.abs, NUMERIC),
     _exact("sign", "-1, 0 or 1; NaN stays NaN.", np.sign, NUMERIC),
-    _exact("floor", "Rounds down; integers stay.", np.floor, NUMERIC),
-    _exact("ceil", "Rounds up; integers stay.", np.ceil, NUMERIC),
-    _exact("trunc", "Rounds towards zero; integers stay.", np.trunc, NUMERIC),
-    _exact("round", "Rounds to nearest, ties to even; integers stay.", np.rint, NUMERIC),
+    _exact("floor", "Rounds down; integers stay.", _rounding(np.floor), NUMERIC),
+    _exact("ceil", "Rounds up; integers stay.", _rounding(np.ceil), NUMERIC),
+    _exact("trunc", "Rounds towards zero; integers stay.", _rounding(np.trunc), NUMERIC),
+    _exact("round", "Rounds to nearest, ties to even; integers stay.", _rounding(np.rint), NUMERIC),
     _exact("isnan", "Whether x is NaN.", np.isnan, FLOATS, dtypes.bool_),
     _exact("bitwise_invert", "Every bit flipped; logical not on bool.", np.invert, BITS),
 )

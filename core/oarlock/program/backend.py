@@ -183,7 +183,8 @@ class Place:
 
 
 _active: Backend = RuntimeBackend()
-_places: dict[int, Place] = {}
+_places: dict[str, Place] = {}
+"""By the device's name; replaced when the device was opened again."""
 _default: ContextVar[str | None] = ContextVar("oarlock_default_device", default=None)
 
 
@@ -225,7 +226,7 @@ def place(device: Any = None) -> Place:
         device = _active.open(device)
     elif not hasattr(device, "target") or not hasattr(device, "name"):
         raise DeviceError(f"{device!r} is no device: give a name such as 'cpu:0', or what ol.device(name) returned")
-    found = _places.get(id(device))
+    found = _places.get(device.name)
     if found is None or found.device is not device:
-        found = _places[id(device)] = Place(device)
+        found = _places[device.name] = Place(device)
     return found

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from oarlock.program.tensor import Tensor
 
 __all__ = [
-    "Number", "Recorded", "Tape", "apply", "apply_at", "apply_many", "concrete", "eager_mode", "flush_thread", "limits", "scalar",
+    "Number", "Recorded", "Tape", "apply", "apply_at", "apply_many", "concrete", "eager_mode", "flush_thread", "limits",
+    "scalar",
 ]  # fmt: skip
 
 PLAN_LIMIT = 4096
@@ -299,9 +300,7 @@ def _record(place: Place, name: str, operands: Sequence[Recorded], attributes: d
     key: tuple[Any, ...] = (name, *attributes.items()) if attributes else (name,)
     for operand in operands:
         if operand._place is not place:
-            raise DeviceError(
-                f"{name}: operands are on {place.name} and {operand._place.name}: move one with x.to({place.name!r})"
-            )
+            raise _apart(name, place, operand._place)
         if operand._data is None and operand._tape is not tape:
             operand._settle()
         key += (operand._kind,)
@@ -338,6 +337,14 @@ def _record(place: Place, name: str, operands: Sequence[Recorded], attributes: d
         if tape.count >= tape.limit or tape.held >= limits.held_bytes:
             tape.overflow()
         return made
+
+
+def _apart(name: str, place: Place, other: Place) -> DeviceError:
+    if place.name == other.name:
+        return DeviceError(
+            f"{name}: one operand was made before {place.name} was closed and opened again: make it anew"
+        )
+    return DeviceError(f"{name}: operands are on {place.name} and {other.name}: move one with x.to({place.name!r})")
 
 
 def _inferred(

@@ -15,6 +15,7 @@ from oarlock.runtime.stream import check_stream, in_callback
 
 if TYPE_CHECKING:
     from oarlock.runtime.device import Device
+    from oarlock.runtime.lane import Lane
     from oarlock.runtime.memory import Allocation, Buffer
     from oarlock.runtime.stream import Stream
 
@@ -38,7 +39,7 @@ def host_bytes(source: HostData) -> memoryview:
     return view.cast("B") if view.nbytes else memoryview(b"")
 
 
-def copy_in(device: Device, buffer: Buffer, offset: int, source: HostData, stream: Stream | None) -> None:
+def copy_in(device: Device, buffer: Buffer, offset: int, source: HostData, stream: Stream | Lane | None) -> None:
     """See ``Device.copy_in``."""
     data = host_bytes(source)
     nbytes = len(data)
@@ -63,7 +64,7 @@ def copy_in(device: Device, buffer: Buffer, offset: int, source: HostData, strea
         _submit_in(device, lane, buffer.allocation, low, view)
 
 
-def copy_out(device: Device, destination: HostData, buffer: Buffer, offset: int, stream: Stream | None) -> None:
+def copy_out(device: Device, destination: HostData, buffer: Buffer, offset: int, stream: Stream | Lane | None) -> None:
     """See ``Device.copy_out``."""
     data = _writable(destination)
     nbytes = len(data)
@@ -86,7 +87,13 @@ def copy_out(device: Device, destination: HostData, buffer: Buffer, offset: int,
 
 
 def copy(
-    device: Device, dst: Buffer, dst_offset: int, src: Buffer, src_offset: int, nbytes: int, stream: Stream | None
+    device: Device,
+    dst: Buffer,
+    dst_offset: int,
+    src: Buffer,
+    src_offset: int,
+    nbytes: int,
+    stream: Stream | Lane | None,
 ) -> None:
     """See ``Device.copy``."""
     src.check_range(src_offset, nbytes, "copy from")
@@ -106,14 +113,14 @@ def copy(
         lane.synchronize()
         copy_in(device, dst, dst_offset, through, lane)
     elif same and abs(dst_offset - src_offset) < nbytes:
-        between = device.allocate(nbytes, label="overlapping copy", stream=lane)
+        between = device.allocate_on(lane, nbytes, "overlapping copy")
         _submit_copy(device, lane, between.allocation, 0, src.allocation, src_offset, nbytes)
         _submit_copy(device, lane, dst.allocation, dst_offset, between.allocation, 0, nbytes)
     else:
         _submit_copy(device, lane, dst.allocation, dst_offset, src.allocation, src_offset, nbytes)
 
 
-def fill(device: Device, buffer: Buffer, offset: int, nbytes: int, byte: int, stream: Stream | None) -> None:
+def fill(device: Device, buffer: Buffer, offset: int, nbytes: int, byte: int, stream: Stream | Lane | None) -> None:
     """See ``Device.fill``."""
     if not 0 <= byte <= 255:
         raise BoundsError(f"fill takes a byte, 0 to 255, not {byte}")
@@ -124,7 +131,7 @@ def fill(device: Device, buffer: Buffer, offset: int, nbytes: int, byte: int, st
         return
     if device.can.fill is not None and _widened(device, offset, nbytes) == (offset, offset + nbytes):
         allocation = buffer.allocation
-        with device.using("fill", lane):
+        with device.using("fill"):
             _note(lane, allocation)
             device.can.fill.fill(lane.handle, allocation.handle, offset, nbytes, byte)
         return
@@ -135,9 +142,9 @@ def fill(device: Device, buffer: Buffer, offset: int, nbytes: int, byte: int, st
 
 def poison(device: Device, allocation: Allocation) -> None:
     """Overwrite memory that was freed, after the work that uses it. The driver is held."""
-    lane = allocation.stream or device.default_stream
-    if lane.closed:
-        lane = device.default_stream
+    lane = allocation.lane
+    if lane is None or lane.closed:
+        lane = device.default_lane
     for other, ticket in allocation.uses().items():
         if other is not lane:
             lane.follow(other, ticket)
@@ -172,39 +179,39 @@ def _flat(destination: np.ndarray[Any, Any]) -> memoryview:
     return destination.reshape(-1).view(np.uint8).data
 
 
-def _note(lane: Stream, *allocations: Allocation) -> None:
+def _note(lane: Lane, *allocations: Allocation) -> None:
     """Take a ticket of ``lane`` for work on ``allocations``."""
     for allocation in allocations:
         allocation.use(lane)
     lane.ticket += 1
 
 
-def _submit_in(device: Device, lane: Stream, dst: Allocation, offset: int, data: memoryview) -> None:
+def _submit_in(device: Device, lane: Lane, dst: Allocation, offset: int, data: memoryview) -> None:
     _let_callbacks_run(lane)
-    with device.using("copy_in", lane):
+    with device.using("copy_in"):
         _note(lane, dst)
         device.driver.copy_in(lane.handle, dst.handle, offset, data)
         device.counts.bytes_in += len(data)
 
 
-def _submit_out(device: Device, lane: Stream, data: memoryview, src: Allocation, offset: int) -> None:
+def _submit_out(device: Device, lane: Lane, data: memoryview, src: Allocation, offset: int) -> None:
     _let_callbacks_run(lane)
-    with device.using("copy_out", lane):
+    with device.using("copy_out"):
         _note(lane, src)
         device.driver.copy_out(lane.handle, data, src.handle, offset)
         device.counts.bytes_out += len(data)
         lane.defer(data.__len__)  # keeps the memory until the copy is known to have ended
 
 
-def _let_callbacks_run(lane: Stream) -> None:
+def _let_callbacks_run(lane: Lane) -> None:
     """A copy may block in the driver behind a host callback that itself wants the driver: let those end first."""
     if lane.device.host_calls and not in_callback():
         lane.settle()
 
 
 def _submit_copy(
-    device: Device, lane: Stream, dst: Allocation, dst_offset: int, src: Allocation, src_offset: int, nbytes: int
+    device: Device, lane: Lane, dst: Allocation, dst_offset: int, src: Allocation, src_offset: int, nbytes: int
 ) -> None:
-    with device.using("copy", lane):
+    with device.using("copy"):
         _note(lane, dst, src)
         device.driver.copy(lane.handle, dst.handle, dst_offset, src.handle, src_offset, nbytes)

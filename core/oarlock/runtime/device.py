@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -22,6 +21,7 @@ from oarlock.hal import Adapter, CopyStep, DeviceInfo, Driver, LaunchStep
 from oarlock.runtime import copies, launches
 from oarlock.runtime.abilities import abilities_of
 from oarlock.runtime.cache import cached_compile
+from oarlock.runtime.lane import Lane
 from oarlock.runtime.lifetimes import Dropped
 from oarlock.runtime.memory import Allocation, Buffer, split_offset
 from oarlock.runtime.pool import MemoryPool
@@ -121,7 +121,10 @@ class Device:
             raise
         self.unit = max(4, info.target.limits.copy_alignment)
         """Allocations are a multiple of this."""
-        self.default_stream = Stream(self, None)
+        self.default_lane = Lane(self, None)
+        self.default_stream = Stream(self, self.default_lane)
+        self.lanes: dict[int, Lane] = {self.default_lane.id: self.default_lane}
+        """The lanes whose streams exist, by id."""
         self.counts = Counts()
         self.pool = MemoryPool(self)
         self.dropped = Dropped(self)
@@ -132,7 +135,6 @@ class Device:
         self.host_calls = 0
         """Host callbacks that have not returned."""
         self._empty: list[Allocation] = []
-        self._lanes: weakref.WeakSet[Stream] = weakref.WeakSet((self.default_stream,))
 
     # --- memory -------------------------------------------------------------------------------------------------------
 
@@ -144,20 +146,7 @@ class Device:
         """
         if nbytes < 0:
             raise BoundsError(f"{self.name}: cannot allocate {nbytes} bytes")
-        lane = current_stream(self) if stream is None else check_stream(self, stream)
-        if nbytes == 0:
-            self.gate.check()
-            return Buffer(self, None, 0, label)
-        with self.using("allocate"):
-            self.dropped.collect_held()
-            allocation = self.pool.take(nbytes, lane, label)
-        if allocation is None:
-            self._settle_all()
-            self.collect()
-            with self.using("allocate"):
-                self.pool.release()
-                allocation = self.pool.take_last(nbytes, label)
-        return Buffer(self, allocation, nbytes, label)
+        return self.allocate_on(check_stream(self, stream), nbytes, label)
 
     def adopt(self, address: int, nbytes: int, owner: object, *, label: str = "") -> Buffer:
         """A buffer on foreign memory at ``address``; ``owner`` is kept alive with it. Capability ``address``."""
@@ -267,13 +256,13 @@ class Device:
         if not launches.check_launch(self, signature, grid, len(buffers), len(scalars)):
             self.gate.check()
             return
-        lane = current_stream(self) if stream is None else check_stream(self, stream)
+        lane = check_stream(self, stream)
         gate = self.gate
         gate.enter(entry)
         try:
             lane.ticket = ticket = lane.ticket + 1
             bindings = launches.bind(self, signature, buffers, lane, ticket)
-            program.uses[lane] = ticket
+            program.use(lane, ticket)
             self.driver.launch(lane.handle, program.handle, entry, grid, signature.block, bindings, scalars)
             self.counts.launches += 1
         except Exception as error:
@@ -305,10 +294,10 @@ class Device:
             raise UnsupportedError(f"{self.name} has no streams to create; its work runs in order on the default one")
         self.collect()
         with self.using("create_stream"):
-            lane = Stream(self, self.can.streams.create_stream())
+            lane = Lane(self, self.can.streams.create_stream())
             self.counts.streams += 1
-            self._lanes.add(lane)
-        return lane
+            self.lanes[lane.id] = lane
+        return Stream(self, lane)
 
     def synchronize(self, stream: Stream | None = None) -> None:
         """Wait for ``stream``, or all streams of the device for None; raises the first failure since the last wait.
@@ -318,7 +307,7 @@ class Device:
         if stream is not None:
             check_stream(self, stream).synchronize()
             return
-        lanes = [self.default_stream]
+        lanes = [self.default_lane]
         try:
             lanes = self._settle_all()
             self.collect()
@@ -385,11 +374,27 @@ class Device:
 
     # --- for the runtime ----------------------------------------------------------------------------------------------
 
-    def using(self, what: str, lane: Stream | None = None) -> _Using:
-        """``with device.using("copy_in", stream):`` holds the driver for one call."""
+    def using(self, what: str, lane: Lane | None = None) -> _Using:
+        """``with device.using("copy_in"):`` holds the driver for one call (on ``lane``, which must not be closed)."""
         if lane is not None and lane.closed:
             raise ClosedError(f"{self.name}: a closed stream is used ({what})")
         return _Using(self.gate, what)
+
+    def allocate_on(self, lane: Lane, nbytes: int, label: str) -> Buffer:
+        """See ``allocate``."""
+        if nbytes == 0:
+            self.gate.check()
+            return Buffer(self, None, 0, label)
+        with self.using("allocate"):
+            self.dropped.collect_held()
+            allocation = self.pool.take(nbytes, lane, label)
+        if allocation is None:
+            self._settle_all()
+            self.collect()
+            with self.using("allocate"):
+                self.pool.release()
+                allocation = self.pool.take_last(nbytes, label)
+        return Buffer(self, allocation, nbytes, label)
 
     def check_owner(self, buffer: Buffer) -> None:
         """Raise unless ``buffer`` belongs to this device, and the device can be used."""
@@ -408,8 +413,8 @@ class Device:
             capacity = -(-NULL_BYTES // self.unit) * self.unit
             with self.using("allocate"):
                 allocation = Allocation(self.driver.allocate(capacity), capacity, "device")
-                allocation.use(self.default_stream)
-                self.default_stream.ticket += 1
+                allocation.use(self.default_lane)
+                self.default_lane.ticket += 1
                 self.driver.copy_in(None, allocation.handle, 0, memoryview(bytes(capacity)))
                 self._empty.append(allocation)
         return self._empty[wanted]
@@ -424,10 +429,9 @@ class Device:
             return DeviceError(f"a program of {program.device.name} is launched on {self.name}; load it there")
         return DeviceError(f"{self.name}: no kernel {entry}; the program has {', '.join(program.signatures)}")
 
-    def _settle_all(self) -> list[Stream]:
+    def _settle_all(self) -> list[Lane]:
         """Wait for every stream; returns them, with their failures still kept."""
-        with self.using("synchronize"):
-            lanes = sorted(self._lanes, key=lambda lane: lane.id)
+        lanes = list(self.lanes.values())
         for lane in lanes:
             lane.settle()
         return lanes

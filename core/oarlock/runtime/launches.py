@@ -12,7 +12,7 @@ from oarlock.runtime.memory import Allocation, Buffer
 
 if TYPE_CHECKING:
     from oarlock.runtime.device import Device
-    from oarlock.runtime.stream import Stream
+    from oarlock.runtime.lane import Lane
 
 __all__ = ["bind", "check_launch", "check_signature"]
 
@@ -48,7 +48,7 @@ def check_launch(
 
 
 def bind(
-    device: Device, signature: KernelSignature, buffers: Sequence[tuple[Buffer, int]], lane: Stream, ticket: int
+    device: Device, signature: KernelSignature, buffers: Sequence[tuple[Buffer, int]], lane: Lane, ticket: int
 ) -> list[Binding]:
     """The bindings of a launch, with its use of each allocation noted. The driver is held.
 
@@ -71,7 +71,7 @@ def bind(
             if binding[2] > widest:
                 text = f"spans {binding[2]} bytes, the device allows {widest}; use smaller buffers"
                 raise _refusal(device, signature, f"binding {len(bindings)} {text}")
-        if allocation.stream is not lane:
+        if allocation.lane is not lane:
             allocation.change(lane)
         allocation.ticket = ticket
         bindings.append(binding)

@@ -10,8 +10,8 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from oarlock.config import config
-from oarlock.errors import DeviceTimeoutError, OarlockError
-from oarlock.hal import Handle
+from oarlock.errors import OarlockError
+from oarlock.runtime.lane import Lane
 from oarlock.runtime.memory import Allocation
 from oarlock.runtime.retired import Retired
 
@@ -77,34 +77,33 @@ class Dropped:
     def _end(self, item: Retired) -> bool:
         """Destroy a handle if its work has ended. The driver is held."""
         device = self._device
-        counts, streams = device.counts, device.can.streams
+        counts = device.counts
+        if item.kind == "stream":
+            return self._end_stream(item.handle)
         if not all(lane.passed(ticket) for lane, ticket in item.uses.items()):
             return False
-        if item.kind == "stream" and streams is not None:
-            if not self._ended(item.handle):
-                return False
-            streams.destroy_stream(item.handle)
-            counts.streams -= 1
-        elif item.kind == "event" and streams is not None:
-            streams.destroy_event(item.handle)
-            counts.events -= item.counted
-        else:
-            device.driver.free(item.handle)
-            counts.programs -= item.kind == "program"
-            counts.plans -= item.kind == "plan"
-            counts.adopted -= item.kind == "memory"
+        if item.kind == "event":
+            if device.can.streams is not None:
+                device.can.streams.destroy_event(item.handle)
+            counts.events -= 1
+            return True
+        device.driver.free(item.handle)
+        counts.programs -= item.kind == "program"
+        counts.plans -= item.kind == "plan"
+        counts.adopted -= item.kind == "memory"
         return True
 
-    def _ended(self, stream: Handle) -> bool:
-        """Whether a stream without an owner has ended; its failure is kept for the next wait on the device."""
-        try:
-            self._device.driver.synchronize(stream, 0.0)
-        except DeviceTimeoutError:
+    def _end_stream(self, lane: Lane) -> bool:
+        """Destroy a stream that nobody holds any more; a failure of its last work is kept for the next wait."""
+        if lane.closed:
+            return True
+        if not lane.poll(0.0):
             return False
-        except OarlockError as error:
-            explained = self._device.gate.explain("synchronize", error)
-            if self._device.gate.refusal is not None or not isinstance(explained, OarlockError):
-                raise explained from error
-            self.orphan = self.orphan or explained
-            self._device.failed(explained)
+        lane.destroy()
+        device = self._device
+        device.counts.streams -= 1
+        del device.lanes[lane.id]
+        for other in device.lanes.values():
+            other.seen.pop(lane.id, None)
+        self.orphan, lane.failure = self.orphan or lane.failure, None
         return True

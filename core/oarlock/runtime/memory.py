@@ -10,7 +10,7 @@ from oarlock.target import Limits
 
 if TYPE_CHECKING:
     from oarlock.runtime.device import Device
-    from oarlock.runtime.stream import Stream
+    from oarlock.runtime.lane import Lane
 
 __all__ = ["Allocation", "Buffer", "size_text", "split_offset"]
 
@@ -44,11 +44,11 @@ def size_text(nbytes: int) -> str:
 class Allocation:
     """One allocation of a driver: ``capacity`` bytes behind ``handle``, and the work that uses them.
 
-    ``stream`` and ``ticket`` are the last use in this life. ``others`` holds the last use per other stream, and
-    ``inherited`` the uses of earlier lives that may still be running: a stream that uses the memory waits for those.
+    ``lane`` and ``ticket`` are the last use in this life. ``others`` holds the last use per other lane, and
+    ``inherited`` the uses of earlier lives that may still be running: a lane that uses the memory waits for those.
     """
 
-    __slots__ = ("capacity", "handle", "inherited", "label", "nbytes", "others", "owner", "stream", "ticket", "whole")
+    __slots__ = ("capacity", "handle", "inherited", "label", "lane", "nbytes", "others", "owner", "ticket", "whole")
 
     def __init__(self, handle: Handle, capacity: int, owner: Owner = "pool") -> None:
         self.handle = handle
@@ -58,60 +58,60 @@ class Allocation:
         self.whole: Binding = (handle, 0, capacity)
         """The binding of all that is in use, as launches need it."""
         self.label = ""
-        self.stream: Stream | None = None
+        self.lane: Lane | None = None
         self.ticket = 0
-        self.others: dict[Stream, int] | None = None
-        self.inherited: dict[Stream, int] | None = None
+        self.others: dict[Lane, int] | None = None
+        self.inherited: dict[Lane, int] | None = None
 
-    def use(self, stream: Stream) -> None:
-        """Note that the work about to be submitted to ``stream`` uses this memory, after waiting for earlier lives.
+    def use(self, lane: Lane) -> None:
+        """Note that the work about to be submitted to ``lane`` uses this memory, after waiting for earlier lives.
 
         Called with the driver held, before the submission takes its ticket.
         """
-        if self.stream is not stream:
-            self.change(stream)
-        self.ticket = stream.ticket + 1
+        if self.lane is not lane:
+            self.change(lane)
+        self.ticket = lane.ticket + 1
 
-    def change(self, stream: Stream) -> None:
-        """The next use is by another stream than the last one. The driver is held."""
-        if self.stream is not None:
-            if self.others is None:
-                self.others = {}
-            self.others[self.stream] = self.ticket
-            self.others.pop(stream, None)
+    def change(self, lane: Lane) -> None:
+        """The next use is by another lane than the last one. The driver is held."""
+        if self.lane is not None:
+            others = {other: ticket for other, ticket in (self.others or {}).items() if ticket > other.completed}
+            others[self.lane] = self.ticket
+            others.pop(lane, None)
+            self.others = others
         if self.inherited:
             for other, ticket in list(self.inherited.items()):
                 if other.passed(ticket):
                     del self.inherited[other]
-                elif other is not stream:
-                    stream.follow(other, ticket)
-        self.stream = stream
+                elif other is not lane:
+                    lane.follow(other, ticket)
+        self.lane = lane
 
-    def uses(self) -> dict[Stream, int]:
-        """The last use per stream of this life and earlier ones that has not been seen to end."""
+    def uses(self) -> dict[Lane, int]:
+        """The last use per lane, of this life and earlier ones, that has not been seen to end."""
         merged = dict(self.inherited or ())
-        for stream, ticket in (self.others or {}).items():
-            merged[stream] = max(ticket, merged.get(stream, 0))
-        if self.stream is not None:
-            merged[self.stream] = max(self.ticket, merged.get(self.stream, 0))
-        return {stream: ticket for stream, ticket in merged.items() if ticket > stream.completed}
+        for lane, ticket in (self.others or {}).items():
+            merged[lane] = max(ticket, merged.get(lane, 0))
+        if self.lane is not None:
+            merged[self.lane] = max(self.ticket, merged.get(self.lane, 0))
+        return {lane: ticket for lane, ticket in merged.items() if ticket > lane.completed and not lane.closed}
 
     def end_life(self) -> None:
         """Turn the uses into inherited ones."""
-        stream = self.stream
+        lane = self.lane
         if self.others is None and self.inherited is None:
-            if stream is not None and self.ticket > stream.completed:
-                self.inherited = {stream: self.ticket}
+            if lane is not None and self.ticket > lane.completed:
+                self.inherited = {lane: self.ticket}
         else:
             self.inherited = self.uses() or None
         self.others = None
-        self.stream = None
+        self.lane = None
         self.ticket = 0
 
     @property
     def idle(self) -> bool:
-        """Whether every use is known to have ended."""
-        return all(stream.passed(ticket) for stream, ticket in self.uses().items())
+        """Whether every use is known to have ended. The driver is held."""
+        return all(lane.passed(ticket) for lane, ticket in self.uses().items())
 
 
 class Buffer:

@@ -60,8 +60,9 @@ Step: TypeAlias = "Launch | LibraryStep"
 class Plan:
     """A program on a device: ``run`` gives it data. Made by ``Plan(function, device)``; immutable afterwards.
 
-    ``steps`` is what runs; ``arena_bytes`` the memory of its temporaries, ``lower_bound_bytes`` the least that any
-    layout of them needs. Raises UnsupportedError or CompileError where the device cannot do it.
+    ``steps`` is what runs; ``constants`` lie on the device already. ``offsets`` places each temporary in an arena of
+    ``arena_bytes`` (``lower_bound_bytes``: the least that any layout needs), unless they are ``separate`` allocations.
+    Raises UnsupportedError or CompileError where the device cannot do it.
     """
 
     def __init__(self, function: Operation, device: Device, progress: Progress | None = None) -> None:
@@ -73,9 +74,9 @@ class Plan:
         self._result_places = tuple(dict.fromkeys(memory_of(v) for v in self.returned))
         programs = kernels_of(device).get([c for c in self.lowered.calls if isinstance(c, KernelCall)], progress)
         self.steps: tuple[Step, ...] = tuple(_step(call, programs) for call in self.lowered.calls)
-        self._constants = self._upload()
+        self.constants = self._upload()
         self._lay_out()
-        self._segments = self._prepare() if device.can.plans is not None and not self._separate else None
+        self._segments = self._prepare() if device.can.plans is not None and not self.separate else None
 
     def _upload(self) -> dict[Value, DeviceArray]:
         """The constants that steps read or the program returns, on the device."""
@@ -90,7 +91,7 @@ class Plan:
 
     def _lay_out(self) -> None:
         """Place the temporaries, and note when each may go where every one is an allocation of its own."""
-        kept = {*self._result_places, *self._constants}
+        kept = {*self._result_places, *self.constants}
         first: dict[Value, int] = {}
         last: dict[Value, int] = {}
         for position, step in enumerate(self.steps):
@@ -103,8 +104,8 @@ class Plan:
         layout = lay_out(lives, max(256, limits.binding_alignment or 1))
         self.arena_bytes = layout.nbytes
         self.lower_bound_bytes = layout.lower_bound
-        self._separate = limits.exclusive_binding or layout.nbytes > min(limits.max_allocation, limits.max_binding)
-        self._offsets = dict(zip(temporaries, layout.offsets, strict=True))
+        self.separate = limits.exclusive_binding or layout.nbytes > min(limits.max_allocation, limits.max_binding)
+        self.offsets = dict(zip(temporaries, layout.offsets, strict=True))
         self._dying: list[list[Value]] = [[] for _ in self.steps]
         for value in temporaries:
             self._dying[last[value]].append(value)
@@ -116,14 +117,14 @@ class Plan:
 
         Raises ShapeError, DTypeError or DeviceError for an operand that does not fit.
         """
-        where: Places = {v: (c.buffer, c.offset_bytes) for v, c in self._constants.items()}
+        where: Places = {v: (c.buffer, c.offset_bytes) for v, c in self.constants.items()}
         scalars: Scalars = {}
         self._bind(operands, where, scalars)
         for value in self._result_places:
             if value not in where:
                 made = empty(self.device, tensor(value).dtype, shape_of(value), label="result")
                 where[value] = (made.buffer, made.offset_bytes)
-        if self._separate:
+        if self.separate:
             self._run_separate(where, scalars)
         else:
             self._run_in_arena(where, scalars)
@@ -144,7 +145,7 @@ class Plan:
 
     def _run_in_arena(self, where: Places, scalars: Scalars) -> None:
         arena = self.device.allocate(self.arena_bytes, label="temporaries")
-        where.update({v: (arena, offset) for v, offset in self._offsets.items()})
+        where.update({v: (arena, offset) for v, offset in self.offsets.items()})
         if self._segments is None:
             for step in self.steps:
                 self._submit(step, where, scalars)
@@ -217,7 +218,7 @@ class Plan:
                 stretch.append(step)
                 continue
             if stretch:
-                segments.append(_Segment(self.device, stretch, self._offsets))
+                segments.append(_Segment(self.device, stretch, self.offsets))
                 stretch = []
             if step is not None:
                 segments.append(step)

@@ -12,7 +12,7 @@ from oarlock.runtime.memory import Allocation, size_text
 
 if TYPE_CHECKING:
     from oarlock.runtime.device import Device
-    from oarlock.runtime.stream import Stream
+    from oarlock.runtime.lane import Lane
 
 __all__ = ["MemoryPool", "size_class"]
 
@@ -56,8 +56,8 @@ class MemoryPool:
         """Bytes that live and cached allocations may take together."""
         return self._device.info.memory if self.budget is None else self.budget
 
-    def take(self, nbytes: int, stream: Stream, label: str) -> Allocation | None:
-        """Memory for ``nbytes`` > 0 that ``stream`` will use first, as far as is known.
+    def take(self, nbytes: int, lane: Lane, label: str) -> Allocation | None:
+        """Memory for ``nbytes`` > 0 that ``lane`` will use first, as far as is known.
 
         None: there is none now. The caller waits for all work, calls ``release``, and then ``take_last``.
         """
@@ -70,7 +70,7 @@ class MemoryPool:
         least, size = sizes
         if not config.pool:
             return self._give(self._from_driver(least), nbytes, least, label)
-        return self._give(self._reuse(size, stream) or self._from_driver(size), nbytes, least, label)
+        return self._give(self._reuse(size, lane) or self._from_driver(size), nbytes, least, label)
 
     def take_last(self, nbytes: int, label: str) -> Allocation:
         """The last try, for the exact size; raises OutOfMemoryError."""
@@ -154,15 +154,15 @@ class MemoryPool:
                 self.peak = self.in_use
         return found
 
-    def _reuse(self, size: int, stream: Stream) -> Allocation | None:
-        """An idle block of this class that ``stream`` can use without waiting for another stream."""
+    def _reuse(self, size: int, lane: Lane) -> Allocation | None:
+        """An idle block of this class that ``lane`` can use without waiting for another."""
         blocks = self._classes.get(size)
         if not blocks:
             return None
         for position in range(len(blocks) - 1, max(-1, len(blocks) - 1 - _LOOK_BACK), -1):
             waits = blocks[position].inherited
             if not waits or all(
-                other is stream or stream.seen.get(other.id, 0) >= ticket or other.passed(ticket)
+                other is lane or lane.seen.get(other.id, 0) >= ticket or other.passed(ticket)
                 for other, ticket in waits.items()
             ):
                 block = blocks.pop(position)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from oarlock.abi import Executable, KernelSignature
 from oarlock.errors import BoundsError, UnsupportedError
 from oarlock.hal import CopyStep, Handle, LaunchStep
+from oarlock.runtime.lane import Lane
 from oarlock.runtime.memory import Buffer
 from oarlock.runtime.retired import Retired
 from oarlock.runtime.stream import Stream, check_stream
@@ -27,7 +28,15 @@ class _Loaded:
     def __init__(self, device: Device, handle: Handle) -> None:
         self.device = device
         self.handle = handle
-        self.uses: dict[Stream, int] = {}
+        self.uses: dict[Lane, int] = {}
+
+    def use(self, lane: Lane, ticket: int) -> None:
+        """Note that ``ticket`` of ``lane`` uses it. The driver is held."""
+        uses = self.uses
+        if lane not in uses:
+            for other in [other for other, last in uses.items() if last <= other.completed or other.closed]:
+                del uses[other]
+        uses[lane] = ticket
 
 
 class Program(_Loaded):
@@ -72,14 +81,14 @@ class PreparedPlan(_Loaded):
             device.check_owner(buffer)
         plans = device.can.plans
         assert plans is not None  # or this object would not exist
-        with device.using("replay", lane):
+        with device.using("replay"):
             allocations = [buffer.allocation for buffer in buffers]
             for allocation in allocations:
                 allocation.use(lane)
             lane.ticket += 1
-            self.uses[lane] = lane.ticket
+            self.use(lane, lane.ticket)
             for program in self.programs:
-                program.uses[lane] = lane.ticket
+                program.use(lane, lane.ticket)
             plans.replay(lane.handle, self.handle, [allocation.handle for allocation in allocations], scalars)
 
     def __del__(self) -> None:

@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING, Literal
 from oarlock.hal import Handle
 
 if TYPE_CHECKING:
-    from oarlock.runtime.stream import Stream
+    from oarlock.runtime.lane import Lane
 
 __all__ = ["Retired"]
 
 
 @dataclass(frozen=True, slots=True)
 class Retired:
-    """A driver's handle whose owner is gone, with the work that must end before it may be freed."""
+    """A driver's handle whose owner is gone (for a stream: its Lane), with the work that must end before it is freed."""
 
     kind: Literal["event", "stream", "program", "plan", "memory"]
     handle: Handle
-    uses: Mapping[Stream, int] = field(default_factory=dict)
-    counted: bool = True
-    """False for an event of the runtime's own, which no user made."""
+    uses: Mapping[Lane, int] = field(default_factory=dict)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from oarlock.runtime.memory import Buffer
+from oarlock.runtime.stream import check_stream
 
 __all__ = ["copy_across"]
 
@@ -41,7 +42,7 @@ def _copy_peer(dst: Buffer, dst_offset: int, src: Buffer, src_offset: int, nbyte
     peer_copy = target.can.peer_copy
     assert peer_copy is not None  # _direct has looked
     source.current_stream.synchronize()
-    lane = target.current_stream
+    lane = check_stream(target, None)
     first, second = sorted((target, source), key=lambda device: device.name)  # one order, so that two threads cannot
     with first.using("copy_peer"), second.using("copy_peer"):  # wait for each other
         allocation = dst.allocation

@@ -113,6 +113,14 @@ def test_integer_power(call: Any, dtype: dtypes.DType) -> None:
         assert call("power", bases, negative).tolist() == [1, 1, -1, 1, 0, 0]
 
 
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+def test_rounding_leaves_integers_alone(call: Any, dtype: dtypes.DType) -> None:
+    limits = np.iinfo(dtype.numpy)
+    x = np.array([limits.min, limits.max, limits.max - 1, 3], dtype.numpy)
+    for name in ("floor", "ceil", "trunc", "round"):
+        assert call(name, x).tolist() == x.tolist(), name
+
+
 def test_reductions_of_nothing_give_the_identity(call: Any) -> None:
     for dtype in dtypes.ALL:
         empty = np.zeros((0, 2), dtype.numpy)

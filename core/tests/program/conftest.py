@@ -53,6 +53,9 @@ class Interpreted:
             raise DeviceNotFoundError(f'no device "{name}"; there are {", ".join(self._devices)}')
         return self._devices[name]
 
+    def reopen(self, name: str) -> None:
+        self._devices[name] = HostDevice(name, self._devices[name].target)
+
     def device_names(self) -> Sequence[str]:
         return list(self._devices)
 

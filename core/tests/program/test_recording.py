@@ -291,6 +291,19 @@ def test_operands_on_two_devices_are_refused(x: ol.Tensor) -> None:
     assert (x + y.to("host:0")).device is x.device
 
 
+def test_operand_of_a_reopened_device_is_refused(x: ol.Tensor, backend: object) -> None:
+    backend.reopen("host:0")  # type: ignore[attr-defined]
+    with pytest.raises(ol.errors.DeviceError, match="before host:0 was closed and opened again"):
+        x + ol.ones((2, 3))
+
+
+def test_scalar_tensor_needs_no_device_to_be_read() -> None:
+    work = Work()
+    two = ol.asarray(2.5)
+    assert two.item() == 2.5 and two.to("host:1").astype(ol.int8).item() == 2 and np.asarray(two, copy=False) == 2.5
+    assert work.flushed == 1  # the conversion
+
+
 def test_small_device_has_32_bit_defaults_and_refuses_64() -> None:
     y = ol.arange(3, device="small:0")
     assert y.dtype == ol.int32

@@ -14,9 +14,7 @@ import oarlock as ol
 AXES: list[Any] = [None, 0, 1, -1, (0, 2), ()]
 
 
-@pytest.fixture(
-    params=[np.float32, np.float64, np.int32, np.uint8, np.int64, np.float16], ids=lambda d: np.dtype(d).name
-)
+@pytest.fixture(params=[np.float32, np.int32, np.uint8, np.float16], ids=lambda d: np.dtype(d).name)
 def x(request: pytest.FixtureRequest) -> np.ndarray[Any, Any]:
     return np.random.default_rng(3).integers(1, 5, (2, 3, 4)).astype(request.param)
 

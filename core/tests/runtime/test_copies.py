@@ -124,10 +124,10 @@ def test_host_memory_is_kept_until_the_copy_ended(make, fake):
     buffer = device.allocate(8)
     for _ in range(20):
         device.copy_out(bytearray(8), buffer, 0)
-    assert len(device.default_stream.deferred) == 20
+    assert len(device.default_lane.deferred) == 20
     release.set()
     device.synchronize()
-    assert device.default_stream.deferred == []
+    assert device.default_lane.deferred == []
 
 
 @pytest.mark.parametrize("peer", [True, False])

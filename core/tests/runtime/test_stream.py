@@ -288,8 +288,7 @@ def test_failure_of_a_dropped_stream_is_raised_by_the_device(make, fake):
     program = fake.load(device, fake.signature("fail"))
     stream = device.create_stream()
     device.launch(program, "fail", (1, 1, 1), [], stream=stream)
-    del stream, program
-    gc.collect()
+    del stream
     failures = 0
     for _ in range(100):
         try:
@@ -298,6 +297,46 @@ def test_failure_of_a_dropped_stream_is_raised_by_the_device(make, fake):
             failures += 1
         time.sleep(0.001)
     assert failures == 1
+
+
+def test_only_the_first_of_two_failures_is_raised(make, fake):
+    device = make(threads=True, memory=1 << 20)
+    fake.KERNELS["second"] = lambda arrays, scalars: (_ for _ in ()).throw(LaunchError("kernel second: too"))
+    program = fake.load(device, fake.signature("fail"), fake.signature("second"))
+    device.launch(program, "fail", (1, 1, 1), [])
+    device.trim()
+    device.launch(program, "second", (1, 1, 1), [])
+    with pytest.raises(LaunchError, match="kernel fail"):
+        device.synchronize()
+    device.synchronize()
+
+
+def test_closing_a_stream_raises_its_failure_once(make, fake):
+    device = make(threads=True)
+    program = fake.load(device, fake.signature("fail"))
+    stream = device.create_stream()
+    device.launch(program, "fail", (1, 1, 1), [], stream=stream)
+    with pytest.raises(LaunchError):
+        stream.close()
+    stream.close()
+    device.synchronize()
+    assert device.stats().streams == 0
+
+
+def test_streams_die_though_programs_and_buffers_that_they_used_live(make, fake):
+    device = make(threads=True)
+    program = fake.load(device, fake.signature("nothing", 1))
+    buffer = device.allocate(4)
+    for _ in range(50):
+        stream = device.create_stream()
+        device.launch(program, "nothing", (1, 1, 1), [(buffer, 0)], stream=stream)
+        device.default_stream.wait(stream.record())
+        del stream
+    device.synchronize()
+    assert device.stats().streams == 0
+    assert len(device.lanes) == 1
+    assert len(device.default_lane.seen) == 0
+    assert len(program.uses) <= 2
 
 
 def test_failure_scope_device_loses_the_device(make, fake):

@@ -22,7 +22,7 @@ __all__ = ["OarlockBackend", "OarlockRep", "prepare", "run_model", "run_node", "
 Array = npt.NDArray[Any]
 
 
-class OarlockRep(BackendRep):  # type: ignore[misc]
+class OarlockRep(BackendRep):
     """A prepared model."""
 
     def __init__(self, session: Session) -> None:
@@ -41,10 +41,10 @@ class OarlockRep(BackendRep):  # type: ignore[misc]
             if not isinstance(value, (np.ndarray, np.generic)):
                 raise ModelError(f"input {name!r}: {type(value).__name__} is not supported, only tensors")
         outputs = self.session.run({name: np.asarray(value) for name, value in inputs.items()})
-        return namedtupledict("Outputs", list(outputs))(*outputs.values())  # type: ignore[no-any-return]
+        return namedtupledict("Outputs", list(outputs))(*outputs.values())
 
 
-class OarlockBackend(Backend):  # type: ignore[misc]
+class OarlockBackend(Backend):
     """Runs ONNX models on an Oarlock device. ``"CPU"`` means ``cpu``; any other name is a device's."""
 
     @classmethod

@@ -93,7 +93,7 @@ class GraphBuilder(ArrayBuilder):
             return False
         if self._folded_bytes > MAX_FOLDED_BYTES:
             return False
-        result = max(math.prod(kind.static_shape) for kind in types)
+        result: int = max(math.prod(kind.static_shape) for kind in types)
         largest = max((self._known[operand].size for operand in operands), default=0)
         if operator in _HEAVY:
             return result <= _SMALL and largest <= 16 * _SMALL

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import onnx
 from onnx import AttributeProto, FunctionProto, NodeProto, TypeProto, defs, helper
@@ -17,7 +18,8 @@ from oarlock_onnx.tensors import onnx_type_of
 __all__ = ["has_function", "schema_function"]
 
 
-def _schema(domain: str, name: str, version: int) -> defs.OpSchema | None:
+def _schema(domain: str, name: str, version: int) -> Any:
+    """The operator's schema (defs.OpSchema, whose stubs lack the functions), or None."""
     try:
         return defs.get_schema(name, max_inclusive_version=version, domain=normal_domain(domain))
     except defs.SchemaError:
@@ -27,7 +29,7 @@ def _schema(domain: str, name: str, version: int) -> defs.OpSchema | None:
 def has_function(domain: str, name: str, version: int) -> bool:
     """Whether ONNX defines the operator by a function."""
     schema = _schema(domain, name, version)
-    return schema is not None and (schema.has_function or schema.has_context_dependent_function)
+    return schema is not None and bool(schema.has_function or schema.has_context_dependent_function)
 
 
 def schema_function(
@@ -55,7 +57,7 @@ def schema_function(
 
 
 def _context_dependent(
-    schema: defs.OpSchema,
+    schema: Any,
     proto: NodeProto,
     version: int,
     inputs: Sequence[Item],
@@ -78,7 +80,8 @@ def _context_dependent(
         raise ModelError(f"ONNX cannot expand it: {error}") from error
     if not data:
         raise ModelError("ONNX cannot expand it for these inputs and attributes")
-    return FunctionProto.FromString(data)
+    function: FunctionProto = FunctionProto.FromString(data)
+    return function
 
 
 def _type_of(item: Item) -> TypeProto:

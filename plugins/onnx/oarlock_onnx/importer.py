@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TensorProto
 

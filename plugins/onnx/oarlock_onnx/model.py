@@ -38,7 +38,9 @@ class TensorSpec:
     dims: tuple[int | str | None, ...] | None
 
     def __str__(self) -> str:
-        dims = "any shape" if self.dims is None else "[" + ", ".join("?" if d is None else str(d) for d in self.dims) + "]"
+        dims = (
+            "any shape" if self.dims is None else "[" + ", ".join("?" if d is None else str(d) for d in self.dims) + "]"
+        )
         return f"{self.name} {self.dtype} {dims}"
 
     def check(self, shape: Sequence[int], dtype: DType) -> None:
@@ -90,7 +92,9 @@ class Model:
         self._check_names(shapes)
         for spec in self.inputs:
             spec.check(shapes[spec.name], spec.dtype)
-        return build(self.proto.graph, self.opsets, self.functions, self._weights, self.inputs, shapes, values or {}, answers)
+        return build(
+            self.proto.graph, self.opsets, self.functions, self._weights, self.inputs, shapes, values or {}, answers
+        )
 
     def _check_names(self, given: Mapping[str, object]) -> None:
         names = [spec.name for spec in self.inputs]
@@ -147,7 +151,9 @@ class Model:
         if domain in opsets and has_function(domain, node.op_type, opsets[domain]):
             return
         if domain not in opsets:
-            raise ModelError(f"{self.name}: operator set {domain or 'ai.onnx'!r} of node {node.op_type!r} is not imported")
+            raise ModelError(
+                f"{self.name}: operator set {domain or 'ai.onnx'!r} of node {node.op_type!r} is not imported"
+            )
         name = f"{domain}.{node.op_type}" if domain else node.op_type
         missing[name] = missing.get(name, 0) + 1
 
@@ -166,7 +172,9 @@ def load(source: str | Path | bytes, *, name: str | None = None) -> Model:
         if path.is_dir():
             raise ModelError(f"{path}: it is a folder, not a model file")
         if path.stat().st_size > MAX_FILE_BYTES:
-            raise ModelError(f"{path}: larger than {MAX_FILE_BYTES} bytes; models of that size keep their weights outside")
+            raise ModelError(
+                f"{path}: larger than {MAX_FILE_BYTES} bytes; models of that size keep their weights outside"
+            )
         data = path.read_bytes()
     except (OSError, ValueError) as error:
         raise ModelError(f"{path}: cannot read it: {getattr(error, 'strerror', None) or error}") from error
@@ -177,7 +185,7 @@ def _parse(data: bytes, label: str) -> ModelProto:
     if not data:
         raise ModelError(f"{label}: the file is empty")
     try:
-        proto = ModelProto.FromString(data)
+        proto: ModelProto = ModelProto.FromString(data)
     except (DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ModelError(f"{label}: it is no ONNX model: {one_line(error)}") from error
     check_texts(proto, label)

@@ -95,16 +95,16 @@ class Node:
             raise ModelError(f"attribute {name} is missing")
         return value
 
-    def int(self, name: str, default: int | None = None) -> int:
+    def integer(self, name: str, default: int | None = None) -> int:
         """An integer attribute; required where ``default`` is None."""
         attribute = self._get(name, AttributeProto.INT)
         return self._required(name, default if attribute is None else attribute.i)  # type: ignore[no-any-return]
 
     def flag(self, name: str, default: bool = False) -> bool:
         """An integer attribute that means yes or no."""
-        return self.int(name, int(default)) != 0
+        return self.integer(name, int(default)) != 0
 
-    def float(self, name: str, default: float | None = None) -> float:
+    def real(self, name: str, default: float | None = None) -> float:
         """A float attribute (float32 in the file); required where ``default`` is None."""
         attribute = self._get(name, AttributeProto.FLOAT)
         return self._required(name, default if attribute is None else attribute.f)  # type: ignore[no-any-return]
@@ -116,12 +116,12 @@ class Node:
             return self._required(name, default)  # type: ignore[no-any-return]
         return _text(name, attribute.s)
 
-    def ints(self, name: str, default: Sequence[int] | None = None) -> tuple[int, ...]:
+    def integers(self, name: str, default: Sequence[int] | None = None) -> tuple[int, ...]:
         """A list of integers; required where ``default`` is None."""
         attribute = self._get(name, AttributeProto.INTS)
         return tuple(self._required(name, default if attribute is None else attribute.ints))
 
-    def floats(self, name: str, default: Sequence[float] | None = None) -> tuple[float, ...]:
+    def reals(self, name: str, default: Sequence[float] | None = None) -> tuple[float, ...]:
         """A list of floats; required where ``default`` is None."""
         attribute = self._get(name, AttributeProto.FLOATS)
         return tuple(self._required(name, default if attribute is None else attribute.floats))

@@ -39,7 +39,7 @@ Expected values come from NumPy, which rounds after every step (in 16-bit types 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a case went: ``unsupported`` is a deliberate error, ``wrong`` a differing output, ``crashed`` anything else."""
+    """How a case went: ``unsupported``: a deliberate error; ``wrong``: an output differs; ``crashed``: all else."""
 
     name: str
     status: Status
@@ -55,7 +55,9 @@ def cases() -> list[TestCase]:
         return sorted(load_model_tests(kind="node"), key=lambda case: str(case.name))
 
 
-def run_cases(chosen: Sequence[TestCase], engine: Engine, tell: Callable[[int], None] | None = None) -> Iterator[Outcome]:
+def run_cases(
+    chosen: Sequence[TestCase], engine: Engine, tell: Callable[[int], None] | None = None
+) -> Iterator[Outcome]:
     """The outcomes of ``chosen``, one after another."""
     for number, case in enumerate(chosen):
         if tell is not None:
@@ -67,6 +69,8 @@ def run_case(case: TestCase, engine: Engine) -> Outcome:
     """Import the model, run every data set, compare every output in dtype, shape and values."""
     name = str(case.name)
     try:
+        if case.model is None or case.data_sets is None:
+            return Outcome(name, "crashed", "the case has no model or no data")
         session = Session(Model(case.model, None, name), engine)
         for inputs, expected in case.data_sets:
             problem = _run_set(session, inputs, expected, case.rtol, case.atol)
@@ -121,7 +125,7 @@ def _spacing(array: Array) -> float:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the cases and print the counts; status 1 where a case is wrong, crashed, or passed before and does not now."""
+    """Run the cases and print counts; status 1 where one is wrong, crashed, or passed before and does not now."""
     parser = argparse.ArgumentParser(prog="python -m oarlock_onnx.node_cases", description=__doc__)
     parser.add_argument("--device", default="cpu", help='a device, or "interpret" (default cpu)')
     parser.add_argument("--match", default="", help="only cases whose name contains this")

@@ -27,7 +27,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ImportedProgram:
-    """A function and what its arguments are: first ``parameters`` (constant, to be put on the device once), then ``inputs``.
+    """A function and its arguments: first ``parameters`` (constant, to be put on a device once), then ``inputs``.
 
     An input that the results do not depend on, or only through its value while building, is no argument.
     ``specialised`` holds the inputs whose values the program was built for: with other values, build again.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from oarlock.ir import Value
 from oarlock_onnx.builder import GraphBuilder
 from oarlock_onnx.node import Item, Node
 
 __all__ = ["OPERATORS", "Implementation", "normal_domain", "operator"]
 
-Implementation = Callable[[GraphBuilder, Node], "Item | list[Item]"]
+Implementation = Callable[[GraphBuilder, Node], "Item | list[Item] | list[Value]"]
 """Emits a node; gives its one output, or a list of its outputs."""
 
 OPERATORS: dict[tuple[str, str], Implementation] = {}

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oarlock.errors import ModelError
+from oarlock.ir import Operation
 from oarlock_onnx.engine import Engine, HostEngine, Loaded
 from oarlock_onnx.model import Model
 from oarlock_onnx.program import ImportedProgram, Stage
@@ -34,7 +35,9 @@ class _Entry:
     answers: tuple[Array, ...]
     built: ImportedProgram | Stage
 
-    def fits(self, shapes: Mapping[str, tuple[int, ...]], inputs: Mapping[str, Array], answers: Sequence[Array]) -> bool:
+    def fits(
+        self, shapes: Mapping[str, tuple[int, ...]], inputs: Mapping[str, Array], answers: Sequence[Array]
+    ) -> bool:
         program = self.built.program if isinstance(self.built, Stage) else self.built
         return (
             self.shapes == shapes
@@ -55,6 +58,11 @@ class Run:
         self.program = program
         self._loaded = loaded
         self._span = span
+
+    @property
+    def function(self) -> Operation:
+        """The program as it was imported."""
+        return self.program.function
 
     def execute(self) -> None:
         """Run once, and wait for the end."""

@@ -49,7 +49,7 @@ _FIELDS: dict[str, str] = {
 
 def type_name(number: int) -> str:
     """The name of an ONNX element type, also of an unknown one."""
-    names = {value: name for name, value in TensorProto.DataType.items()}
+    names: dict[int, str] = {value: name for name, value in TensorProto.DataType.items()}
     return names.get(number, f"number {number}").lower()
 
 
@@ -92,7 +92,8 @@ def _from_bytes(raw: bytes, dtype: DType, count: int, what: str) -> Array:
     if len(raw) != count * dtype.itemsize:
         raise ModelError(f"{what}: {len(raw)} bytes of data, its shape needs {count * dtype.itemsize}")
     if dtype == dtypes.bool_:
-        return np.frombuffer(raw, np.uint8) != 0
+        truth: Array = np.frombuffer(raw, np.uint8) != 0
+        return truth
     return np.frombuffer(raw, dtype.numpy.newbyteorder("<")).astype(dtype.numpy, copy=False)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oarlock.codegen.math.number import Number, select
 
-__all__ = ["decompose", "nearest_integer", "power_of_two", "scale", "scale_once"]
+__all__ = ["decompose", "nearest_integer", "power_of_minus", "power_of_two", "scale", "scale_once", "small_integer"]
 
 _SQRT_HALF = {32: 0x3F3504F3, 64: 0x3FE6A09E667F3BCD}
 """The bits of sqrt(1/2)."""
@@ -19,6 +19,13 @@ def nearest_integer(x: Number) -> tuple[Number, Number]:
 def power_of_two(n: Number) -> Number:
     """2^n for a signed integer in the range of normal exponents."""
     return ((n + n.format.bias) << n.format.stored).real()
+
+
+def power_of_minus(n: Number) -> Number:
+    """2^-n where that is normal, else the least normal number, for n above minus the largest exponent."""
+    least = n.like(1 - n.format.bias)
+    exponent = n.like(0) - n
+    return power_of_two(select(exponent < least, least, exponent))
 
 
 def scale_once(x: Number, n: Number) -> Number:
@@ -51,9 +58,9 @@ def decompose(x: Number) -> tuple[Number, Number]:
     above = (bits.unsigned() + ((form.bias << form.stored) - base)) >> form.stored
     k = above.signed() - form.bias
     m = (bits - (k << form.stored)).real()
-    return _to_float(k - select(subnormal, k.like(lift), k.like(0))), m
+    return small_integer(k - select(subnormal, k.like(lift), k.like(0))), m
 
 
-def _to_float(k: Number) -> Number:
-    """A small signed integer as a float, by its bits: conversions of 64-bit integers are slow on some vector units."""
+def small_integer(k: Number) -> Number:
+    """A signed integer below 2^(stored - 1) as a float, by its bits: many vector units cannot convert 64-bit integers."""
     return (k + k.format.rounding_shift_bits).real() - k.format.rounding_shift

@@ -45,7 +45,7 @@ def leaky_relu(b: GraphBuilder, x: Value, slope: Value) -> Value:
 def leaky(b: GraphBuilder, node: Node) -> Value:
     """x, below zero times alpha."""
     x = node.input(0)
-    return leaky_relu(b, x, like(b, node.float("alpha", 0.01), x))
+    return leaky_relu(b, x, like(b, node.real("alpha", 0.01), x))
 
 
 @operator("PRelu")
@@ -61,7 +61,7 @@ def prelu(b: GraphBuilder, node: Node) -> Value:
 def thresholded_relu(b: GraphBuilder, node: Node) -> Value:
     """x above alpha, else 0."""
     x = node.input(0)
-    return b("select", b("greater", x, like(b, node.float("alpha", 1.0), x)), x, b.full(0, x))
+    return b("select", b("greater", x, like(b, node.real("alpha", 1.0), x)), x, b.full(0, x))
 
 
 def elu_of(b: GraphBuilder, x: Value, alpha: float) -> Value:
@@ -73,22 +73,22 @@ def elu_of(b: GraphBuilder, x: Value, alpha: float) -> Value:
 @operator("Elu")
 def elu(b: GraphBuilder, node: Node) -> Value:
     """x, below zero alpha (exp(x) - 1)."""
-    return elu_of(b, node.input(0), node.float("alpha", 1.0))
+    return elu_of(b, node.input(0), node.real("alpha", 1.0))
 
 
 @operator("Selu")
 def selu(b: GraphBuilder, node: Node) -> Value:
     """gamma elu(x); the defaults before version 6 are rounded."""
     x = node.input(0)
-    alpha = node.float("alpha", _SELU_ALPHA if node.version >= 6 else 1.6732)
-    gamma = node.float("gamma", _SELU_GAMMA if node.version >= 6 else 1.0507)
+    alpha = node.real("alpha", _SELU_ALPHA if node.version >= 6 else 1.6732)
+    gamma = node.real("gamma", _SELU_GAMMA if node.version >= 6 else 1.0507)
     return b("multiply", like(b, gamma, x), elu_of(b, x, alpha))
 
 
 @operator("Celu")
 def celu(b: GraphBuilder, node: Node) -> Value:
     """max(0, x) + min(0, alpha (exp(x / alpha) - 1))."""
-    x, alpha = node.input(0), node.float("alpha", 1.0)
+    x, alpha = node.input(0), node.real("alpha", 1.0)
     below = b("multiply", like(b, alpha, x), b("expm1", b("divide", x, like(b, alpha, x))))
     zero = like(b, 0, x)
     return b("add", b("maximum", x, zero), b("minimum", below, zero))
@@ -97,7 +97,7 @@ def celu(b: GraphBuilder, node: Node) -> Value:
 @operator("HardSigmoid")
 def hard_sigmoid(b: GraphBuilder, node: Node) -> Value:
     """max(0, min(1, alpha x + beta))."""
-    return hard_sigmoid_of(b, node.input(0), node.float("alpha", 0.2), node.float("beta", 0.5))
+    return hard_sigmoid_of(b, node.input(0), node.real("alpha", 0.2), node.real("beta", 0.5))
 
 
 def hard_sigmoid_of(b: GraphBuilder, x: Value, alpha: float, beta: float) -> Value:
@@ -143,7 +143,7 @@ def mish(b: GraphBuilder, node: Node) -> Value:
 def swish(b: GraphBuilder, node: Node) -> Value:
     """x sigmoid(alpha x)."""
     x = node.input(0)
-    alpha = node.float("alpha", 1.0)
+    alpha = node.real("alpha", 1.0)
     inner = x if alpha == 1.0 else b("multiply", like(b, alpha, x), x)
     return b("multiply", x, sigmoid_of(b, inner))
 
@@ -167,7 +167,7 @@ def gelu(b: GraphBuilder, node: Node) -> Value:
 def shrink(b: GraphBuilder, node: Node) -> Value:
     """x + bias below -lambd, x - bias above lambd, else 0."""
     x = node.input(0)
-    bias, lambd = node.float("bias", 0.0), node.float("lambd", 0.5)
+    bias, lambd = node.real("bias", 0.0), node.real("lambd", 0.5)
     kind = dtype_of(x)
     if kind.is_integer:
         wider = dtypes.float64 if kind.bits > 16 else dtypes.float32
@@ -188,8 +188,8 @@ def softmax(b: GraphBuilder, node: Node) -> Value:
     x = node.input(0)
     shape = shape_of(x)
     if node.version >= 13:
-        return _softmax(b, node.op_type, x, axis_of(node.int("axis", -1), max(len(shape), 1)))
-    axis = node.int("axis", 1)
+        return _softmax(b, node.op_type, x, axis_of(node.integer("axis", -1), max(len(shape), 1)))
+    axis = node.integer("axis", 1)
     axis = axis + len(shape) if axis < 0 else axis
     if not 0 <= axis <= len(shape):
         raise ModelError(f"axis {axis} is outside the rank {len(shape)}")

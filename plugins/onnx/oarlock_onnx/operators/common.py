@@ -18,8 +18,8 @@ from oarlock_onnx.builder import GraphBuilder
 
 __all__ = [
     "axes_of", "axis_of", "broadcast_shape", "broadcast_together", "cast", "dtype_of", "expand", "fill", "gather_axis",
-    "index32", "like", "matmul", "numbers", "pad_axes", "reduce", "reshape", "scalar", "shape_of", "sigmoid", "slice_axis",
-    "transpose", "unsqueeze", "wide",
+    "index32", "like", "matmul", "numbers", "pad_axes", "reduce", "reshape", "scalar", "shape_of", "sigmoid",
+    "slice_axis", "transpose", "unsqueeze", "wide",
 ]  # fmt: skip
 
 Array = npt.NDArray[Any]
@@ -139,9 +139,7 @@ def pad_axes(
         value = b("pad", value, filler, low=(0,) * len(shape), high=(0,) * len(shape), interior=inside)
         shape = shape_of(value)
     starts = tuple(min(max(0, -amount), dim) for amount, dim in zip(low, shape, strict=True))
-    limits = tuple(
-        max(start, dim - max(0, -amount)) for start, amount, dim in zip(starts, high, shape, strict=True)
-    )
+    limits = tuple(max(start, dim - max(0, -amount)) for start, amount, dim in zip(starts, high, shape, strict=True))
     if any(starts) or limits != shape:
         value = b("slice", value, starts=starts, limits=limits, steps=(1,) * len(shape))
     lows, highs = tuple(max(0, n) for n in low), tuple(max(0, n) for n in high)

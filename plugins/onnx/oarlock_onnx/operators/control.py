@@ -34,7 +34,7 @@ def if_node(b: GraphBuilder, node: Node) -> list[Item]:
     both = [node.graphs.run(branch, ()) for branch in branches]
     flag = reshape(b, condition, ())
     if all(_alike(left, right) for left, right in zip(*both, strict=True)):
-        return [b("select", flag, left, right) for left, right in zip(*both, strict=True)]  # type: ignore[arg-type]
+        return [b("select", flag, left, right) for left, right in zip(*both, strict=True)]
     chosen = b.static(condition, "the condition")
     return both[0] if chosen.reshape(()) else both[1]
 
@@ -99,15 +99,15 @@ def _joined(b: GraphBuilder, parts: Sequence[Value], axis: int) -> Value:
 def scan(b: GraphBuilder, node: Node) -> list[Item]:
     """The body once per slice of the scan inputs, carrying states on."""
     body = node.graph("body")
-    count = node.int("num_scan_inputs")
+    count = node.integer("num_scan_inputs")
     inputs = list(node.inputs)
     if not 1 <= count <= len(inputs):
         raise ModelError(f"num_scan_inputs {count} does not fit {len(inputs)} inputs")
     if node.version < 9:
         return _scan_batches(b, node, body, count, inputs[1:])
     states, sources = inputs[: len(inputs) - count], _tensors(inputs[len(inputs) - count :])
-    axes = node.ints("scan_input_axes", (0,) * count)
-    turns = node.ints("scan_input_directions", (0,) * count)
+    axes = node.integers("scan_input_axes", (0,) * count)
+    turns = node.integers("scan_input_directions", (0,) * count)
     outputs = len(body.output) - len(states)
     return _scan(
         b,
@@ -116,8 +116,8 @@ def scan(b: GraphBuilder, node: Node) -> list[Item]:
         states,
         [(value, axis_of(axis, len(shape_of(value)))) for value, axis in zip(sources, axes, strict=True)],
         turns,
-        node.ints("scan_output_axes", (0,) * outputs),
-        node.ints("scan_output_directions", (0,) * outputs),
+        node.integers("scan_output_axes", (0,) * outputs),
+        node.integers("scan_output_directions", (0,) * outputs),
     )
 
 
@@ -167,7 +167,7 @@ def _scan_batches(b: GraphBuilder, node: Node, body: GraphProto, count: int, inp
     if node.optional(0) is not None:
         raise ModelError("sequence_lens of Scan version 8 are not supported")
     values = _tensors(inputs)
-    turns = node.ints("directions", (0,) * count)
+    turns = node.integers("directions", (0,) * count)
     results = []
     for entry in range(shape_of(values[0])[0]):
         parts = [_slice_out(b, value, 0, entry) for value in values]

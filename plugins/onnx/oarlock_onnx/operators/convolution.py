@@ -15,8 +15,15 @@ from oarlock_onnx.builder import GraphBuilder
 from oarlock_onnx.limits import check_host
 from oarlock_onnx.node import Node
 from oarlock_onnx.operators.common import (
-    cast, dtype_of, like, numbers, pad_axes, reshape, shape_of, transpose,
-)  # fmt: skip
+    cast,
+    dtype_of,
+    like,
+    numbers,
+    pad_axes,
+    reshape,
+    shape_of,
+    transpose,
+)
 from oarlock_onnx.operators.window import Window, window_of
 from oarlock_onnx.registry import operator
 
@@ -26,8 +33,10 @@ __all__ = ["integer_convolution", "kernel_of"]
 def kernel_of(node: Node, weight: Value) -> tuple[int, ...]:
     """The kernel's shape: that of the weight, with which the attribute must agree."""
     kernel = shape_of(weight)[2:]
-    if node.has("kernel_shape") and node.ints("kernel_shape") != kernel:
-        raise ModelError(f"kernel_shape {list(node.ints('kernel_shape'))} is not that of the weight, {list(kernel)}")
+    if node.has("kernel_shape") and node.integers("kernel_shape") != kernel:
+        raise ModelError(
+            f"kernel_shape {list(node.integers('kernel_shape'))} is not that of the weight, {list(kernel)}"
+        )
     return kernel
 
 
@@ -52,7 +61,7 @@ def _biased(b: GraphBuilder, result: Value, bias: Value | None) -> Value:
 def conv(b: GraphBuilder, node: Node) -> Value:
     """A convolution in groups, with bias."""
     x, weight = node.input(0), node.input(1)
-    group = node.int("group", 1)
+    group = node.integer("group", 1)
     _checked(x, weight, group)
     window = window_of(node, shape_of(x)[2:], kernel_of(node, weight))
     result = _convolve(b, x, weight, window, group)
@@ -64,25 +73,27 @@ def _convolve(b: GraphBuilder, x: Value, weight: Value, window: Window, group: i
     if min(*low, *high) < 0:
         x = pad_axes(b, x, (0, 0, *(min(n, 0) for n in low)), (0, 0, *(min(n, 0) for n in high)), like(b, 0, x))
     padding = tuple((max(0, lo), max(0, hi)) for lo, hi in zip(low, high, strict=True))
-    return b(
-        "convolution", x, weight, strides=window.strides, padding=padding, dilation=window.dilations, groups=group
-    )
+    return b("convolution", x, weight, strides=window.strides, padding=padding, dilation=window.dilations, groups=group)
 
 
 @operator("ConvTranspose")
 def conv_transpose(b: GraphBuilder, node: Node) -> Value:
     """The gradient of a convolution: the input spread by the strides, convolved with the turned weight."""
-    x, weight, group = node.input(0), node.input(1), node.int("group", 1)
+    x, weight, group = node.input(0), node.input(1), node.integer("group", 1)
     given, filters = shape_of(x), shape_of(weight)
     if len(given) != len(filters) or len(given) < 3 or group < 1 or given[1] != filters[0] or filters[0] % group:
         raise ModelError(f"input {list(given)}, weight {list(filters)} and group {group} do not fit")
     kernel, rank = kernel_of(node, weight), len(given) - 2
-    strides, dilations = node.ints("strides", (1,) * rank), node.ints("dilations", (1,) * rank)
-    extra = node.ints("output_padding", (0,) * rank)
+    strides, dilations = node.integers("strides", (1,) * rank), node.integers("dilations", (1,) * rank)
+    extra = node.integers("output_padding", (0,) * rank)
     if not len(strides) == len(dilations) == len(extra) == rank or min(*strides, *dilations) < 1 or min(extra) < 0:
-        raise ModelError(f"strides {list(strides)}, dilations {list(dilations)} and output_padding {list(extra)} do not fit")
+        raise ModelError(
+            f"strides {list(strides)}, dilations {list(dilations)} and output_padding {list(extra)} do not fit"
+        )
     if max(*strides, *dilations, *extra) >= 2**20:
-        raise ModelError(f"strides {list(strides)}, dilations {list(dilations)} and output_padding {list(extra)} are absurd")
+        raise ModelError(
+            f"strides {list(strides)}, dilations {list(dilations)} and output_padding {list(extra)} are absurd"
+        )
     low, high = _transposed_pads(node, given[2:], kernel, strides, dilations, extra)
     spans = [d * (k - 1) for d, k in zip(dilations, kernel, strict=True)]
     spread = pad_axes(
@@ -122,13 +133,13 @@ def _transposed_pads(
     auto = node.string("auto_pad", "NOTSET")
     if auto not in ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"):
         raise ModelError(f"auto_pad {auto!r} is not known")
-    pads = node.ints("pads", (0,) * 2 * rank) if auto == "NOTSET" else (0,) * 2 * rank
+    pads = node.integers("pads", (0,) * 2 * rank) if auto == "NOTSET" else (0,) * 2 * rank
     full = [
         stride * (dim - 1) + e + (k - 1) * d + 1
         for stride, dim, e, k, d in zip(strides, dims, extra, kernel, dilations, strict=True)
     ]
     if node.has("output_shape"):
-        wanted = node.ints("output_shape")[-rank:]
+        wanted = node.integers("output_shape")[-rank:]
     elif auto in ("SAME_UPPER", "SAME_LOWER"):
         wanted = tuple(dim * stride for dim, stride in zip(dims, strides, strict=True))
     else:
@@ -161,9 +172,7 @@ def integer_convolution(
             start + (count - 1) * stride + 1
             for start, count, stride in zip(starts, window.out, window.strides, strict=True)
         ]
-        part = b(
-            "slice", padded, starts=(0, 0, *starts), limits=(n, channels, *limits), steps=(1, 1, *window.strides)
-        )
+        part = b("slice", padded, starts=(0, 0, *starts), limits=(n, channels, *limits), steps=(1, 1, *window.strides))
         part = reshape(b, part, (n, group, channels // group, positions))
         shape = shape_of(weights)
         one = b("slice", weights, starts=(0, 0, 0, tap), limits=(*shape[:3], tap + 1), steps=(1, 1, 1, 1))
@@ -180,7 +189,7 @@ def integer_convolution(
 def deform_conv(b: GraphBuilder, node: Node) -> Value:
     """A convolution whose places are moved by offsets and weighted by a mask; pixels between are interpolated."""
     x, weight, offset = node.input(0), node.input(1), node.input(2)
-    group, parts = node.int("group", 1), node.int("offset_group", 1)
+    group, parts = node.integer("group", 1), node.integer("offset_group", 1)
     _checked(x, weight, group)
     if len(shape_of(x)) != 4 or parts < 1 or shape_of(x)[1] % parts:
         raise ModelError(f"input {list(shape_of(x))} with offset_group {parts} is not supported, only images")
@@ -219,7 +228,9 @@ def _sampled(b: GraphBuilder, x: Value, parts: int, rows: Value, columns: Value)
     """Bilinear samples [n, parts, channels / parts, taps, positions]; outside the image is 0."""
     n, channels, height, width = shape_of(x)
     per = channels // parts
-    flat = reshape(b, transpose(b, reshape(b, x, (n, parts, per, height * width)), (0, 1, 3, 2)), (n * parts * height * width, per))
+    flat = reshape(
+        b, transpose(b, reshape(b, x, (n, parts, per, height * width)), (0, 1, 3, 2)), (n * parts * height * width, per)
+    )
     base = reshape(b, numbers(b, n * parts, 1, 0, height * width), (n, parts, 1, 1))
     total: Value | None = None
     top, left = b("floor", rows), b("floor", columns)

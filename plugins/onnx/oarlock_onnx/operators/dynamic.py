@@ -36,7 +36,7 @@ def compress(b: GraphBuilder, node: Node) -> Value:
     condition = b.static(node.input(1), "the condition of Compress").reshape(-1)
     if not node.has("axis"):
         x = reshape(b, x, (int(np.prod(shape_of(x), dtype=np.int64)),))
-    axis = axis_of(node.int("axis", 0), len(shape_of(x)))
+    axis = axis_of(node.integer("axis", 0), len(shape_of(x)))
     if condition.dtype != np.bool_ or len(condition) > shape_of(x)[axis]:
         raise ModelError(f"the condition ({condition.dtype}, {len(condition)}) does not fit {list(shape_of(x))}")
     return gather_axis(b, x, np.flatnonzero(condition), axis)
@@ -46,7 +46,7 @@ def compress(b: GraphBuilder, node: Node) -> Value:
 def unique(b: GraphBuilder, node: Node) -> list[Value]:
     """Unique elements or slices, where they first occur, the way back, and their counts."""
     x = b.static(node.input(0), "the input of Unique")
-    axis = axis_of(node.int("axis"), x.ndim) if node.has("axis") else None
+    axis = axis_of(node.integer("axis"), x.ndim) if node.has("axis") else None
     values, first, back, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True, axis=axis)
     back = back.reshape(-1)
     if not node.flag("sorted", True):
@@ -110,10 +110,14 @@ def _suppressed(corners: Array, scores: Array, limit: int, overlap: float, least
 def tf_idf_vectorizer(b: GraphBuilder, node: Node) -> Value:
     """Counts of n-grams of integers, with up to a number of elements skipped between two of an n-gram."""
     x, mode = node.input(0), node.string("mode")
-    shortest, longest, skips = node.int("min_gram_length"), node.int("max_gram_length"), node.int("max_skip_count")
+    shortest, longest, skips = (
+        node.integer("min_gram_length"),
+        node.integer("max_gram_length"),
+        node.integer("max_skip_count"),
+    )
     if not node.has("pool_int64s") or mode not in ("TF", "IDF", "TFIDF"):
         raise ModelError(f"mode {mode!r} with n-grams of strings is not supported")
-    pool, starts, places = node.ints("pool_int64s"), node.ints("ngram_counts"), node.ints("ngram_indexes")
+    pool, starts, places = node.integers("pool_int64s"), node.integers("ngram_counts"), node.integers("ngram_indexes")
     if not places or min(places) < 0 or not 1 <= shortest <= longest <= len(starts) + 1 or not 0 <= skips < 1024:
         raise ModelError("n-gram lengths, skips and indexes do not fit")
     check_host("TfIdfVectorizer", max(places) + 1)
@@ -136,7 +140,7 @@ def tf_idf_vectorizer(b: GraphBuilder, node: Node) -> Value:
         counts = b("minimum", counts, b.constant(np.float32(1)))
     if mode != "TF" and node.has("weights"):
         weights = np.ones(width, np.float32)
-        weights[list(places)] = node.floats("weights")
+        weights[list(places)] = node.reals("weights")
         counts = b("multiply", counts, b.constant(weights))
     return reshape(b, counts, (width,)) if single else counts
 
@@ -157,4 +161,3 @@ def _count(b: GraphBuilder, rows: Value, grams: Array, distances: range) -> Valu
         if hit is not None:
             total = b("add", total, b("reduce_sum", cast(b, hit, dtypes.float32), axes=(2,), keepdims=False))
     return total
-

@@ -81,7 +81,7 @@ def operands(b: GraphBuilder, node: Node) -> tuple[Value, Value]:
             raise ModelError(f"shapes {list(shape_of(x))} and {list(shape_of(y))} differ")
         if node.has("axis"):
             rank, size = len(shape_of(x)), len(shape_of(y))
-            axis = node.int("axis")
+            axis = node.integer("axis")
             axis = axis + rank if axis < 0 else axis
             y = reshape(b, y, (*shape_of(y), *(1,) * (rank - axis - size)))
     return x, y
@@ -184,7 +184,7 @@ def _bounds(b: GraphBuilder, node: Node, x: Value) -> Sequence[Value | None]:
     if node.version >= 11:
         found = [node.optional(1), node.optional(2)]
         return [None if bound is None else reshape(b, bound, ()) for bound in found]
-    return [like(b, node.float(name), x) if node.has(name) else None for name in ("min", "max")]
+    return [like(b, node.real(name), x) if node.has(name) else None for name in ("min", "max")]
 
 
 @operator("Cast")
@@ -192,7 +192,7 @@ def cast_to(b: GraphBuilder, node: Node) -> Value:
     """Conversion; before version 6 ``to`` is a name."""
     if node.version < 6:
         return convert(b, node.input(0), _by_old_name(node.string("to")))
-    return convert(b, node.input(0), onnx_dtype(node.int("to"), "to"))
+    return convert(b, node.input(0), onnx_dtype(node.integer("to"), "to"))
 
 
 def _by_old_name(name: str) -> DType:
@@ -214,7 +214,7 @@ def convert(b: GraphBuilder, x: Value, dtype: DType) -> Value:
 @operator("BitCast")
 def bit_cast(b: GraphBuilder, node: Node) -> Value:
     """The same bits as another dtype of the same width."""
-    x, to = node.input(0), onnx_dtype(node.int("to"), "to")
+    x, to = node.input(0), onnx_dtype(node.integer("to"), "to")
     kind = dtype_of(x)
     if kind.bits != to.bits:
         raise ModelError(f"cannot reinterpret {kind} as {to}: their widths differ")

@@ -11,8 +11,19 @@ from oarlock.ir import Value
 from oarlock_onnx.builder import GraphBuilder
 from oarlock_onnx.node import Node
 from oarlock_onnx.operators.common import (
-    axis_of, cast, dtype_of, index32, like, numbers, reshape, scalar, shape_of, slice_axis, transpose, unsqueeze,
-)  # fmt: skip
+    axis_of,
+    cast,
+    dtype_of,
+    index32,
+    like,
+    numbers,
+    reshape,
+    scalar,
+    shape_of,
+    slice_axis,
+    transpose,
+    unsqueeze,
+)
 from oarlock_onnx.registry import operator
 
 __all__ = ["flat_take"]
@@ -43,7 +54,7 @@ def flat_take(b: GraphBuilder, x: Value, rows: Sequence[int], flat: Value) -> Va
 def gather(b: GraphBuilder, node: Node) -> Value:
     """Slices along an axis at any shape of indices."""
     x, indices = node.input(0), node.input(1)
-    axis = axis_of(node.int("axis", 0), len(shape_of(x)))
+    axis = axis_of(node.integer("axis", 0), len(shape_of(x)))
     return b("gather", x, _checked(b, indices, shape_of(x)[axis]), axis=axis)
 
 
@@ -66,7 +77,7 @@ def _element_positions(b: GraphBuilder, shape: Sequence[int], indices: Value, ax
 def gather_elements(b: GraphBuilder, node: Node) -> Value:
     """One element per index."""
     x, indices = node.input(0), node.input(1)
-    axis = axis_of(node.int("axis", 0), len(shape_of(x)))
+    axis = axis_of(node.integer("axis", 0), len(shape_of(x)))
     return flat_take(b, x, shape_of(x), _element_positions(b, shape_of(x), indices, axis))
 
 
@@ -88,7 +99,7 @@ def _scatter(b: GraphBuilder, x: Value, rows: Sequence[int], flat: Value, update
 def scatter_elements(b: GraphBuilder, node: Node) -> Value:
     """One element written per index; equal indices combine by the reduction."""
     x, indices, updates = (node.input(index) for index in range(3))
-    axis = axis_of(node.int("axis", 0), len(shape_of(x)))
+    axis = axis_of(node.integer("axis", 0), len(shape_of(x)))
     if not shape_of(x):
         raise ModelError("the data has no dimensions")
     positions = _element_positions(b, shape_of(x), indices, axis)
@@ -128,7 +139,7 @@ def _nd_positions(b: GraphBuilder, shape: Sequence[int], indices: Value, batch: 
 def gather_nd(b: GraphBuilder, node: Node) -> Value:
     """Slices named by tuples of indices."""
     x, indices = node.input(0), node.input(1)
-    batch = node.int("batch_dims", 0)
+    batch = node.integer("batch_dims", 0)
     if not 0 <= batch < min(len(shape_of(x)), len(shape_of(indices))):
         raise ModelError(f"batch_dims {batch} does not fit")
     flat, covered = _nd_positions(b, shape_of(x), indices, batch)
@@ -149,7 +160,7 @@ def one_hot(b: GraphBuilder, node: Node) -> Value:
     indices, values = node.input(0), node.input(2)
     depth = int(b.static(node.input(1), "depth").reshape(-1)[0])
     rank = len(shape_of(indices))
-    axis = axis_of(node.int("axis", -1), rank + 1)
+    axis = axis_of(node.integer("axis", -1), rank + 1)
     if not 0 <= depth < 2**31 or shape_of(values) != (2,):
         raise ModelError(f"depth {depth} and values {list(shape_of(values))} do not fit")
     wrapped = index32(b, cast(b, indices, dtypes.int64), depth)
@@ -162,7 +173,7 @@ def one_hot(b: GraphBuilder, node: Node) -> Value:
 def reverse_sequence(b: GraphBuilder, node: Node) -> Value:
     """Each sequence of a batch reversed up to its length."""
     x, lengths = node.input(0), cast(b, node.input(1), dtypes.int32)
-    batch, time = node.int("batch_axis", 1), node.int("time_axis", 0)
+    batch, time = node.integer("batch_axis", 1), node.integer("time_axis", 0)
     if {batch, time} != {0, 1} or len(shape_of(x)) < 2:
         raise ModelError(f"batch_axis {batch} and time_axis {time} must be 0 and 1")
     dims = shape_of(x)
@@ -181,7 +192,7 @@ def tensor_scatter(b: GraphBuilder, node: Node) -> Value:
     """A cache with new entries written along the sequence dimension, from an index per batch entry."""
     cache, update, start = node.input(0), node.input(1), node.optional(2)
     dims = shape_of(cache)
-    axis = axis_of(node.int("axis", -2), len(dims))
+    axis = axis_of(node.integer("axis", -2), len(dims))
     if axis == 0 or len(shape_of(update)) != len(dims):
         raise ModelError(f"axis {axis} and update {list(shape_of(update))} do not fit the cache {list(dims)}")
     order = (0, axis, *(place for place in range(1, len(dims)) if place != axis))
@@ -202,8 +213,8 @@ def top_k(b: GraphBuilder, node: Node) -> list[Value]:
     """The largest or smallest k along an axis, with their indices; of equal ones the first."""
     x = node.input(0)
     shape = shape_of(x)
-    k = node.int("k") if node.version < 10 else b.ints(node.input(1), "k")[0]
-    axis = axis_of(node.int("axis", -1), len(shape))
+    k = node.integer("k") if node.version < 10 else b.ints(node.input(1), "k")[0]
+    axis = axis_of(node.integer("axis", -1), len(shape))
     if not 0 <= k <= shape[axis]:
         raise ModelError(f"k {k} is outside [0, {shape[axis]}]")
     largest = node.flag("largest", True)
@@ -224,4 +235,4 @@ def array_feature_extractor(b: GraphBuilder, node: Node) -> Value:
 def binarizer(b: GraphBuilder, node: Node) -> Value:
     """1 above a threshold, else 0."""
     x = node.input(0)
-    return cast(b, b("greater", x, like(b, node.float("threshold", 0.0), x)), dtype_of(x))
+    return cast(b, b("greater", x, like(b, node.real("threshold", 0.0), x)), dtype_of(x))

@@ -8,8 +8,17 @@ from oarlock.ir import Value
 from oarlock_onnx.builder import GraphBuilder
 from oarlock_onnx.node import Item, Node
 from oarlock_onnx.operators.common import (
-    axis_of, cast, dtype_of, like, pad_axes, reduce, reshape, shape_of, slice_axis, wide,
-)  # fmt: skip
+    axis_of,
+    cast,
+    dtype_of,
+    like,
+    pad_axes,
+    reduce,
+    reshape,
+    shape_of,
+    slice_axis,
+    wide,
+)
 from oarlock_onnx.operators.reduction import mean_of
 from oarlock_onnx.registry import operator
 from oarlock_onnx.tensors import dtype_of as onnx_dtype
@@ -38,12 +47,12 @@ def _inverse_root(b: GraphBuilder, variance: Value, epsilon: float) -> Value:
 
 @operator("BatchNormalization")
 def batch_normalization(b: GraphBuilder, node: Node) -> list[Item]:
-    """(x - mean) / sqrt(variance + epsilon) * scale + bias, per channel; in training mode of the batch's own moments."""
+    """(x - mean) / sqrt(variance + epsilon) * scale + bias per channel; in training mode by the batch's moments."""
     x, scale, bias, mean, variance = (node.input(index) for index in range(5))
     training = node.flag("training_mode") if node.version >= 14 else False
     if node.version < 14 and any(node.wants(index) for index in range(1, 5)):
         raise ModelError(f"training mode of operator set {node.version} is not supported")
-    kind, epsilon = dtype_of(x), node.float("epsilon", 1e-5)
+    kind, epsilon = dtype_of(x), node.real("epsilon", 1e-5)
     inner = wide(kind)
     x, scale, bias = (cast(b, value, inner) for value in (x, scale, bias))
     given = [cast(b, value, inner) for value in (mean, variance)]
@@ -58,7 +67,7 @@ def _statistics(b: GraphBuilder, node: Node, x: Value, given: list[Value]) -> tu
     axes = tuple(axis for axis in range(len(shape_of(x))) if axis != 1)
     mean, variance, _ = _moments(b, x, axes)
     used = [reshape(b, value, (shape_of(x)[1],)) for value in (mean, variance)]
-    momentum = node.float("momentum", 0.9)
+    momentum = node.real("momentum", 0.9)
     running = [
         b("add", b("multiply", old, like(b, momentum, old)), b("multiply", new, like(b, 1 - momentum, new)))
         for old, new in zip(given, used, strict=True)
@@ -73,7 +82,7 @@ def instance_normalization(b: GraphBuilder, node: Node) -> Value:
     kind = dtype_of(x)
     inner = cast(b, x, wide(kind))
     _, variance, rest = _moments(b, inner, tuple(range(2, len(shape_of(x)))))
-    normal = b("multiply", rest, _inverse_root(b, variance, node.float("epsilon", 1e-5)))
+    normal = b("multiply", rest, _inverse_root(b, variance, node.real("epsilon", 1e-5)))
     scale, bias = (_per_channel(b, cast(b, value, wide(kind)), x) for value in (scale, bias))
     return cast(b, b("add", b("multiply", normal, scale), bias), kind)
 
@@ -83,11 +92,11 @@ def layer_normalization(b: GraphBuilder, node: Node) -> list[Item]:
     """The dimensions from ``axis`` on by their mean and variance, computed in the stash type."""
     x, scale, bias = node.input(0), node.input(1), node.optional(2)
     rank, kind = len(shape_of(x)), dtype_of(x)
-    axes = tuple(range(axis_of(node.int("axis", -1), rank), rank))
-    stash = onnx_dtype(node.int("stash_type", 1), "stash_type")
+    axes = tuple(range(axis_of(node.integer("axis", -1), rank), rank))
+    stash = onnx_dtype(node.integer("stash_type", 1), "stash_type")
     inner = stash if stash.is_float and stash.bits >= 32 else dtypes.float32
     mean, variance, rest = _moments(b, cast(b, x, inner), axes)
-    inverse = _inverse_root(b, variance, node.float("epsilon", 1e-5))
+    inverse = _inverse_root(b, variance, node.real("epsilon", 1e-5))
     result = b("multiply", cast(b, b("multiply", rest, inverse), kind), scale)
     if bias is not None:
         result = b("add", result, bias)
@@ -97,8 +106,8 @@ def layer_normalization(b: GraphBuilder, node: Node) -> list[Item]:
 @operator("LpNormalization")
 def lp_normalization(b: GraphBuilder, node: Node) -> Value:
     """x divided by its 1-norm or 2-norm along an axis; 0 where that is 0."""
-    x, p = node.input(0), node.int("p", 2)
-    axis = (axis_of(node.int("axis", -1), len(shape_of(x))),)
+    x, p = node.input(0), node.integer("p", 2)
+    axis = (axis_of(node.integer("axis", -1), len(shape_of(x))),)
     if p not in (1, 2):
         raise ModelError(f"p {p} is not 1 or 2")
     if p == 1:
@@ -112,8 +121,8 @@ def lp_normalization(b: GraphBuilder, node: Node) -> Value:
 @operator("LRN")
 def lrn(b: GraphBuilder, node: Node) -> Value:
     """x / (bias + alpha / size * sum of squares of neighbouring channels) ** beta."""
-    x, size = node.input(0), node.int("size")
-    alpha, beta, bias = node.float("alpha", 1e-4), node.float("beta", 0.75), node.float("bias", 1.0)
+    x, size = node.input(0), node.integer("size")
+    alpha, beta, bias = node.real("alpha", 1e-4), node.real("beta", 0.75), node.real("bias", 1.0)
     shape = shape_of(x)
     if len(shape) < 2 or not 1 <= size < 2**16:
         raise ModelError(f"size {size} does not fit the input {list(shape)}")
@@ -184,4 +193,3 @@ def causal_convolution(b: GraphBuilder, node: Node) -> list[Item]:
         raise ModelError(f"activation {activation!r} is not silu, swish or none")
     length = shape_of(joined)[2]
     return [cast(b, result, kind), slice_axis(b, joined, 2, length - taps + 1, length)]
-

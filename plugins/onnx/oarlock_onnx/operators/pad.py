@@ -26,8 +26,8 @@ def pad(b: GraphBuilder, node: Node) -> Value:
     rank = len(shape_of(x))
     mode = node.string("mode", "constant")
     if node.version < 11:
-        amounts = node.ints("paddings" if node.version < 2 else "pads")
-        filler = like(b, node.float("value", 0.0), x)
+        amounts = node.integers("paddings" if node.version < 2 else "pads")
+        filler = like(b, node.real("value", 0.0), x)
         axes: tuple[int, ...] = tuple(range(rank))
     else:
         amounts = b.ints(node.input(1), "pads")
@@ -69,8 +69,8 @@ def col2im(b: GraphBuilder, node: Node) -> Value:
     image = b.ints(node.input(1), "image_shape")
     block = b.ints(node.input(2), "block_shape")
     rank = len(image)
-    dilations, strides = node.ints("dilations", (1,) * rank), node.ints("strides", (1,) * rank)
-    pads = node.ints("pads", (0,) * 2 * rank)
+    dilations, strides = node.integers("dilations", (1,) * rank), node.integers("strides", (1,) * rank)
+    pads = node.integers("pads", (0,) * 2 * rank)
     if len(shape_of(x)) != 3 or not len(block) == len(dilations) == len(strides) == len(pads) // 2 == rank:
         raise ModelError("image_shape, block_shape, dilations, strides and pads do not fit")
     per, taps = [], math.prod(block)

@@ -16,8 +16,20 @@ from oarlock_onnx.builder import GraphBuilder
 from oarlock_onnx.limits import check_host
 from oarlock_onnx.node import Node
 from oarlock_onnx.operators.common import (
-    cast, dtype_of, expand, fill, index32, like, numbers, pad_axes, reduce, reshape, scalar, shape_of, wide,
-)  # fmt: skip
+    cast,
+    dtype_of,
+    expand,
+    fill,
+    index32,
+    like,
+    numbers,
+    pad_axes,
+    reduce,
+    reshape,
+    scalar,
+    shape_of,
+    wide,
+)
 from oarlock_onnx.operators.reduction import mean_of
 from oarlock_onnx.operators.window import Window, window_of
 from oarlock_onnx.registry import operator
@@ -30,7 +42,13 @@ def _windowed(b: GraphBuilder, kind: str, x: Value, window: Window) -> Value:
         raise ModelError("negative pads are not supported")
     high = [pad + extra for pad, extra in zip(window.high, window.extra, strict=True)]
     if 0 in window.out:
-        return b("slice", x, starts=(0,) * (window.rank + 2), limits=(*shape_of(x)[:2], *window.out), steps=(1,) * (window.rank + 2))
+        return b(
+            "slice",
+            x,
+            starts=(0,) * (window.rank + 2),
+            limits=(*shape_of(x)[:2], *window.out),
+            steps=(1,) * (window.rank + 2),
+        )
     return b(
         "window_reduce",
         x,
@@ -46,7 +64,7 @@ def _window(node: Node) -> Window:
     shape = shape_of(node.input(0))
     if len(shape) < 3:
         raise ModelError(f"input {list(shape)} has no spatial dimensions")
-    return window_of(node, shape[2:], node.ints("kernel_shape"))
+    return window_of(node, shape[2:], node.integers("kernel_shape"))
 
 
 def _counts(b: GraphBuilder, window: Window, include_pad: bool, dtype: DType) -> Value:
@@ -83,7 +101,7 @@ def average_pool(b: GraphBuilder, node: Node) -> Value:
 def lp_pool(b: GraphBuilder, node: Node) -> Value:
     """The p-norm of each window."""
     x = node.input(0)
-    p = node.float("p", 2.0) if node.version < 2 else float(node.int("p", 2))
+    p = node.real("p", 2.0) if node.version < 2 else float(node.integer("p", 2))
     return _root(b, _windowed(b, "sum", _power(b, x, p), _window(node)), p)
 
 
@@ -110,7 +128,7 @@ def global_pool(b: GraphBuilder, node: Node) -> Value:
         return reduce(b, "max", x, axes)
     if node.op_type == "GlobalAveragePool":
         return cast(b, mean_of(b, cast(b, x, wide(dtype_of(x))), axes), dtype_of(x))
-    p = node.float("p", 2.0) if node.version < 2 else float(node.int("p", 2))
+    p = node.real("p", 2.0) if node.version < 2 else float(node.integer("p", 2))
     return _root(b, reduce(b, "sum", _power(b, x, p), axes), p)
 
 
@@ -120,7 +138,7 @@ def max_pool(b: GraphBuilder, node: Node) -> list[Value]:
     x, window = node.input(0), _window(node)
     if not node.wants(1):
         return [_windowed(b, "max", x, window)]
-    order = node.int("storage_order", 0)
+    order = node.integer("storage_order", 0)
     if order not in (0, 1):
         raise ModelError(f"storage_order {order} is not 0 or 1")
     return _max_with_index(b, x, window, order)
@@ -174,8 +192,8 @@ def max_unpool(b: GraphBuilder, node: Node) -> Value:
     """Values put back at the indices that MaxPool gave; zero elsewhere."""
     x, indices, wanted = node.input(0), node.input(1), node.optional(2)
     n, channels, *dims = shape_of(x)
-    kernel, rank = node.ints("kernel_shape"), len(dims)
-    strides, pads = node.ints("strides", (1,) * rank), node.ints("pads", (0,) * 2 * rank)
+    kernel, rank = node.integers("kernel_shape"), len(dims)
+    strides, pads = node.integers("strides", (1,) * rank), node.integers("pads", (0,) * 2 * rank)
     if not len(kernel) == len(strides) == len(pads) // 2 == rank or shape_of(indices) != shape_of(x):
         raise ModelError("kernel_shape, strides, pads and indices do not fit the input")
     inferred = [
@@ -200,8 +218,8 @@ def max_roi_pool(b: GraphBuilder, node: Node) -> Value:
     """The largest of each cell of regions, which must be known while building."""
     x = node.input(0)
     rois = b.static(node.input(1), "rois")
-    height, width = node.ints("pooled_shape")
-    scale = node.float("spatial_scale", 1.0)
+    height, width = node.integers("pooled_shape")
+    scale = node.real("spatial_scale", 1.0)
     if rois.ndim != 2 or rois.shape[1] != 5 or min(height, width) < 1 or len(shape_of(x)) != 4:
         raise ModelError(f"rois {list(rois.shape)} do not fit the input {list(shape_of(x))}")
     n, channels, rows, columns = shape_of(x)
@@ -213,12 +231,20 @@ def max_roi_pool(b: GraphBuilder, node: Node) -> Value:
         left, top, right, bottom = (int(np.floor(v * scale + 0.5)) for v in roi[1:])
         high, broad = max(bottom - top + 1, 1) / height, max(right - left + 1, 1) / width
         for i, j in itertools.product(range(height), range(width)):
-            y = [min(max(int(math.floor(i * high)) + top, 0), rows), min(max(int(math.ceil((i + 1) * high)) + top, 0), rows)]
-            z = [min(max(int(math.floor(j * broad)) + left, 0), columns), min(max(int(math.ceil((j + 1) * broad)) + left, 0), columns)]
+            y = [
+                min(max(int(math.floor(i * high)) + top, 0), rows),
+                min(max(int(math.ceil((i + 1) * high)) + top, 0), rows),
+            ]
+            z = [
+                min(max(int(math.floor(j * broad)) + left, 0), columns),
+                min(max(int(math.ceil((j + 1) * broad)) + left, 0), columns),
+            ]
             if y[1] <= y[0] or z[1] <= z[0]:
                 cells.append(fill(b, like(b, 0, x), (channels, 1)))
                 continue
-            part = b("slice", x, starts=(batch, 0, y[0], z[0]), limits=(batch + 1, channels, y[1], z[1]), steps=(1,) * 4)
+            part = b(
+                "slice", x, starts=(batch, 0, y[0], z[0]), limits=(batch + 1, channels, y[1], z[1]), steps=(1,) * 4
+            )
             cells.append(reshape(b, reduce(b, "max", part, (0, 2, 3), keepdims=False), (channels, 1)))
     joined = cells[0] if len(cells) == 1 else b("concat", *cells, axis=1)
     parts = reshape(b, joined, (channels, len(rois), height, width))

@@ -13,8 +13,19 @@ from oarlock_onnx.builder import GraphBuilder
 from oarlock_onnx.limits import check_host
 from oarlock_onnx.node import Node
 from oarlock_onnx.operators.common import (
-    cast, dtype_of, expand, like, matmul, numbers, reduce, reshape, scalar, shape_of, slice_axis, transpose,
-)  # fmt: skip
+    cast,
+    dtype_of,
+    expand,
+    like,
+    matmul,
+    numbers,
+    reduce,
+    reshape,
+    scalar,
+    shape_of,
+    slice_axis,
+    transpose,
+)
 from oarlock_onnx.operators.index import flat_take
 from oarlock_onnx.registry import operator
 
@@ -37,10 +48,10 @@ def gemm(b: GraphBuilder, node: Node) -> Value:
     if shape_of(left)[contract[0][0]] != shape_of(right)[contract[1][0]]:
         raise ModelError(f"{list(shape_of(left))} and {list(shape_of(right))} do not fit this product")
     product = b("dot_general", left, right, batch=((), ()), contract=contract, dtype=dtype_of(left))
-    product = _scaled(b, product, node.float("alpha", 1.0))
+    product = _scaled(b, product, node.real("alpha", 1.0))
     if extra is None:
         return product
-    return b("add", product, expand(b, _scaled(b, extra, node.float("beta", 1.0)), shape_of(product)))
+    return b("add", product, expand(b, _scaled(b, extra, node.real("beta", 1.0)), shape_of(product)))
 
 
 def _scaled(b: GraphBuilder, x: Value, factor: float) -> Value:

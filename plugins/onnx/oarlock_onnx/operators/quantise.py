@@ -14,8 +14,18 @@ from oarlock.ir import Value
 from oarlock_onnx.builder import GraphBuilder
 from oarlock_onnx.node import Node
 from oarlock_onnx.operators.common import (
-    axis_of, cast, dtype_of, expand, like, matmul, reshape, scalar, shape_of, slice_axis, wide,
-)  # fmt: skip
+    axis_of,
+    cast,
+    dtype_of,
+    expand,
+    like,
+    matmul,
+    reshape,
+    scalar,
+    shape_of,
+    slice_axis,
+    wide,
+)
 from oarlock_onnx.operators.convolution import integer_convolution, kernel_of
 from oarlock_onnx.operators.window import window_of
 from oarlock_onnx.registry import operator
@@ -63,12 +73,12 @@ def _saturated(b: GraphBuilder, rounded: Value, zero: Value | None, dtype: DType
 def quantize_linear(b: GraphBuilder, node: Node) -> Value:
     """saturate(round(x / scale) + zero point); halves round to even."""
     x, scale, zero = node.input(0), node.input(1), node.optional(2)
-    axis, block = node.int("axis", 1), node.int("block_size", 0)
-    wanted = onnx_dtype(node.int("output_dtype"), "output_dtype") if node.int("output_dtype", 0) else None
+    axis, block = node.integer("axis", 1), node.integer("block_size", 0)
+    wanted = onnx_dtype(node.integer("output_dtype"), "output_dtype") if node.integer("output_dtype", 0) else None
     target = wanted or (dtypes.uint8 if zero is None else dtype_of(zero))
     if zero is not None and dtype_of(zero) != target:
         raise ModelError(f"output_dtype {target} and a zero point of {dtype_of(zero)} differ")
-    inner = onnx_dtype(node.int("precision"), "precision") if node.int("precision", 0) else dtype_of(scale)
+    inner = onnx_dtype(node.integer("precision"), "precision") if node.integer("precision", 0) else dtype_of(scale)
     ratio = b("divide", cast(b, x, inner), cast(b, _spread(b, scale, x, axis, block), inner))
     zero = None if zero is None else _spread(b, zero, x, axis, block)
     return _saturated(b, b("round", ratio), zero, target)
@@ -78,8 +88,10 @@ def quantize_linear(b: GraphBuilder, node: Node) -> Value:
 def dequantize_linear(b: GraphBuilder, node: Node) -> Value:
     """(x - zero point) * scale."""
     x, scale, zero = node.input(0), node.input(1), node.optional(2)
-    axis, block = node.int("axis", 1), node.int("block_size", 0)
-    wanted = onnx_dtype(node.int("output_dtype"), "output_dtype") if node.int("output_dtype", 0) else dtype_of(scale)
+    axis, block = node.integer("axis", 1), node.integer("block_size", 0)
+    wanted = (
+        onnx_dtype(node.integer("output_dtype"), "output_dtype") if node.integer("output_dtype", 0) else dtype_of(scale)
+    )
     number = cast(b, x, dtypes.int32)
     if zero is not None:
         if dtype_of(zero) != dtype_of(x):
@@ -140,7 +152,7 @@ def conv_integer(b: GraphBuilder, node: Node) -> Value:
 def _integer_conv(
     b: GraphBuilder, node: Node, x: Value, weight: Value, x_zero: Value | None, w_zero: Value | None
 ) -> Value:
-    rank, group = len(shape_of(x)) - 2, node.int("group", 1)
+    rank, group = len(shape_of(x)) - 2, node.integer("group", 1)
     given, filters = shape_of(x), shape_of(weight)
     if rank < 1 or len(filters) != rank + 2 or group < 1 or given[1] != filters[1] * group or filters[0] % group:
         raise ModelError(f"input {list(given)}, weight {list(filters)} and group {group} do not fit")

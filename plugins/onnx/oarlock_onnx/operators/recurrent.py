@@ -12,8 +12,17 @@ from oarlock_onnx.builder import GraphBuilder
 from oarlock_onnx.node import Item, Node
 from oarlock_onnx.operators.activation import elu_of, hard_sigmoid_of, leaky_relu, relu_of, softplus
 from oarlock_onnx.operators.common import (
-    cast, dtype_of, fill, like, reshape, scalar, shape_of, sigmoid, slice_axis, transpose,
-)  # fmt: skip
+    cast,
+    dtype_of,
+    fill,
+    like,
+    reshape,
+    scalar,
+    shape_of,
+    sigmoid,
+    slice_axis,
+    transpose,
+)
 from oarlock_onnx.registry import operator
 
 __all__: list[str] = []
@@ -34,7 +43,9 @@ def _activation(b: GraphBuilder, name: str, alpha: float | None, beta: float | N
         "sigmoid": lambda x: sigmoid(b, x),
         "leakyrelu": lambda x: leaky_relu(b, x, like(b, scale(0.01), x)),
         "thresholdedrelu": lambda x: b("select", b("greater", x, like(b, scale(1.0), x)), x, b.full(0, x)),
-        "scaledtanh": lambda x: b("multiply", like(b, scale(1.0), x), b("tanh", b("multiply", like(b, shift(1.0), x), x))),
+        "scaledtanh": lambda x: b(
+            "multiply", like(b, scale(1.0), x), b("tanh", b("multiply", like(b, shift(1.0), x), x))
+        ),
         "hardsigmoid": lambda x: hard_sigmoid_of(b, x, scale(0.2), shift(0.5)),
         "elu": lambda x: elu_of(b, x, scale(1.0)),
         "softsign": lambda x: b("divide", x, b("add", like(b, 1, x), b("abs", x))),
@@ -55,7 +66,7 @@ def _activations(b: GraphBuilder, node: Node, defaults: Sequence[str], direction
     names = list(node.strings("activations", tuple(defaults) * directions))
     if len(names) != len(defaults) * directions:
         raise ModelError(f"activations {names}: there must be {len(defaults) * directions}")
-    alphas, betas = list(node.floats("activation_alpha", ())), list(node.floats("activation_beta", ()))
+    alphas, betas = list(node.reals("activation_alpha", ())), list(node.reals("activation_beta", ()))
     found = []
     for name in names:
         alpha = alphas.pop(0) if alphas and name.lower() in _TAKES_ALPHA else None
@@ -88,7 +99,7 @@ def _layer(b: GraphBuilder, node: Node, gates: int) -> _Layer:
     recurrence, weight = shape_of(node.input(2)), shape_of(node.input(1))
     direction = node.string("direction", "forward")
     directions = {"forward": 1, "reverse": 1, "bidirectional": 2}.get(direction)
-    hidden = node.int("hidden_size", recurrence[-1] if recurrence else 0)
+    hidden = node.integer("hidden_size", recurrence[-1] if recurrence else 0)
     if directions is None:
         raise ModelError(f"direction {direction!r} is not forward, reverse or bidirectional")
     if weight != (directions, gates * hidden, width) or recurrence != (directions, gates * hidden, hidden):
@@ -175,9 +186,7 @@ def _run(
     return whole, states
 
 
-def _collected(
-    b: GraphBuilder, layer: _Layer, parts: Sequence[tuple[Value, tuple[Value, ...]]]
-) -> list[Item]:
+def _collected(b: GraphBuilder, layer: _Layer, parts: Sequence[tuple[Value, tuple[Value, ...]]]) -> list[Item]:
     """Outputs and last states of all directions in ONNX's layout."""
 
     def joined(values: Sequence[Value], axis: int) -> Value:
@@ -185,9 +194,7 @@ def _collected(
 
     results = [joined([whole for whole, _ in parts], 1)]
     for place in range(len(parts[0][1])):
-        results.append(
-            joined([reshape(b, states[place], (1, layer.batch, layer.hidden)) for _, states in parts], 0)
-        )
+        results.append(joined([reshape(b, states[place], (1, layer.batch, layer.hidden)) for _, states in parts], 0))
     if layer.batch_first:
         results = [transpose(b, results[0], (2, 0, 1, 3)), *(transpose(b, state, (1, 0, 2)) for state in results[1:])]
     return list(results)
@@ -197,7 +204,7 @@ def _clipped(b: GraphBuilder, node: Node) -> Activation:
     """The limit on what goes into an activation."""
     if not node.has("clip"):
         return lambda x: x
-    limit = node.float("clip")
+    limit = node.real("clip")
     return lambda x: b("maximum", like(b, -limit, x), b("minimum", like(b, limit, x), x))
 
 
@@ -237,7 +244,10 @@ def gru(b: GraphBuilder, node: Node) -> list[Item]:
     for direction in range(layer.directions):
         f, g = functions[direction]
         recurrence = _part(b, node.input(2), direction)
-        r_gates, r_new = slice_axis(b, recurrence, 0, 0, 2 * hidden), slice_axis(b, recurrence, 0, 2 * hidden, 3 * hidden)
+        r_gates, r_new = (
+            slice_axis(b, recurrence, 0, 0, 2 * hidden),
+            slice_axis(b, recurrence, 0, 2 * hidden, 3 * hidden),
+        )
         bias_x, bias_h = _bias(b, node, direction, layer, 3)
         bias_new = slice_axis(b, bias_h, 0, 2 * hidden, 3 * hidden)
         gates_in = _input_part(b, node, layer, direction, bias_x)

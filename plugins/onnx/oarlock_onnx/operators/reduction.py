@@ -11,8 +11,17 @@ from oarlock.ir import Value
 from oarlock_onnx.builder import GraphBuilder
 from oarlock_onnx.node import Node
 from oarlock_onnx.operators.common import (
-    axes_of, axis_of, cast, dtype_of, like, reduce, reshape, scalar, shape_of, wide,
-)  # fmt: skip
+    axes_of,
+    axis_of,
+    cast,
+    dtype_of,
+    like,
+    reduce,
+    reshape,
+    scalar,
+    shape_of,
+    wide,
+)
 from oarlock_onnx.registry import operator
 
 __all__ = ["mean_of", "sum_of"]
@@ -90,7 +99,7 @@ def reduction(b: GraphBuilder, node: Node) -> Value:
         if not axes and node.flag("noop_with_empty_axes"):
             return _RULES[node.op_type](b, x, (), True)
     else:
-        axes = node.ints("axes", ())
+        axes = node.integers("axes", ())
     wanted = axes_of(axes, rank) if axes else tuple(range(rank))
     return _RULES[node.op_type](b, x, wanted, node.flag("keepdims", True))
 
@@ -100,7 +109,7 @@ def arg_reduction(b: GraphBuilder, node: Node) -> Value:
     """The index of the first (or last) largest or smallest element along an axis."""
     x = node.input(0)
     shape = shape_of(x)
-    axis = axis_of(node.int("axis", 0), len(shape))
+    axis = axis_of(node.integer("axis", 0), len(shape))
     keepdims, last = node.flag("keepdims", True), node.flag("select_last_index")
     name = "argmax" if node.op_type == "ArgMax" else "argmin"
     if not last:

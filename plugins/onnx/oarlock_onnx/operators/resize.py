@@ -17,8 +17,16 @@ from oarlock_onnx.builder import GraphBuilder
 from oarlock_onnx.limits import check_host, check_size
 from oarlock_onnx.node import Node
 from oarlock_onnx.operators.common import (
-    axes_of, cast, dtype_of, expand, gather_axis, like, reshape, shape_of, wide,
-)  # fmt: skip
+    axes_of,
+    cast,
+    dtype_of,
+    expand,
+    gather_axis,
+    like,
+    reshape,
+    shape_of,
+    wide,
+)
 from oarlock_onnx.registry import operator
 
 __all__: list[str] = []
@@ -45,7 +53,7 @@ def resize(b: GraphBuilder, node: Node) -> Value:
     x = node.input(0)
     rule = _rule(node)
     rank = len(shape_of(x))
-    axes = axes_of(node.ints("axes", tuple(range(rank))), rank)
+    axes = axes_of(node.integers("axes", tuple(range(rank))), rank)
     scales, sizes = _targets(b, node, [shape_of(x)[axis] for axis in axes])
     roi = _roi(b, node, rule, len(axes))
     check_size("the result", [sizes[axes.index(a)] if a in axes else d for a, d in enumerate(shape_of(x))], dtype_of(x))
@@ -86,10 +94,10 @@ def _rule(node: Node) -> _Rule:
         mode,
         node.string("coordinate_transformation_mode", "half_pixel"),
         node.string("nearest_mode", "round_prefer_floor"),
-        node.float("cubic_coeff_a", -0.75),
+        node.real("cubic_coeff_a", -0.75),
         node.flag("exclude_outside"),
         node.flag("antialias"),
-        node.float("extrapolation_value", 0.0),
+        node.real("extrapolation_value", 0.0),
     )
 
 
@@ -111,9 +119,9 @@ def _targets(b: GraphBuilder, node: Node, dims: Sequence[int]) -> tuple[list[flo
         if sizes:
             return _from_sizes(node, dims, sizes)
     if node.op_type == "Upsample" and node.version < 9:
-        scales = list(node.floats("scales")) if node.has("scales") else [1.0, 1.0]
+        scales = list(node.reals("scales")) if node.has("scales") else [1.0, 1.0]
         if not node.has("scales"):
-            scales += [node.float("height_scale"), node.float("width_scale")]
+            scales += [node.real("height_scale"), node.real("width_scale")]
     else:
         scales = [float(item) for item in b.static(node.input(scales_at), "scales").reshape(-1)]
     if len(scales) != len(dims) or not all(0 < scale < 2**31 for scale in scales):

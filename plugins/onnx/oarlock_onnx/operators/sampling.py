@@ -15,7 +15,18 @@ from oarlock.ir import Value
 from oarlock_onnx.builder import GraphBuilder
 from oarlock_onnx.limits import check_host
 from oarlock_onnx.node import Node
-from oarlock_onnx.operators.common import cast, dtype_of, like, numbers, reduce, reshape, shape_of, slice_axis, transpose, wide
+from oarlock_onnx.operators.common import (
+    cast,
+    dtype_of,
+    like,
+    numbers,
+    reduce,
+    reshape,
+    shape_of,
+    slice_axis,
+    transpose,
+    wide,
+)
 from oarlock_onnx.registry import operator
 
 __all__: list[str] = []
@@ -59,7 +70,9 @@ def _taps(b: GraphBuilder, part: Value, dim: int, mode: str, padding: str, corne
     if corners:
         place = b("multiply", b("add", part, one), like(b, (dim - 1) / 2, part))
     else:
-        place = b("divide", b("subtract", b("multiply", b("add", part, one), like(b, dim, part)), one), like(b, 2, part))
+        place = b(
+            "divide", b("subtract", b("multiply", b("add", part, one), like(b, dim, part)), one), like(b, 2, part)
+        )
     if mode == "nearest":
         place = b("round", place)
     edges = (0.0, dim - 1.0) if corners else (-0.5, dim - 0.5)
@@ -156,15 +169,17 @@ def _weighted(b: GraphBuilder, x: Value, taps: Sequence[Sequence[_Tap]]) -> Valu
 def roi_align(b: GraphBuilder, node: Node) -> Value:
     """Regions pooled to a fixed grid from bilinear samples."""
     x, rois, batch = node.input(0), node.input(1), node.input(2)
-    height, width = node.int("output_height", 1), node.int("output_width", 1)
-    ratio, mode = node.int("sampling_ratio", 0), node.string("mode", "avg")
-    transform = node.string("coordinate_transformation_mode", "half_pixel" if node.version >= 16 else "output_half_pixel")
+    height, width = node.integer("output_height", 1), node.integer("output_width", 1)
+    ratio, mode = node.integer("sampling_ratio", 0), node.string("mode", "avg")
+    transform = node.string(
+        "coordinate_transformation_mode", "half_pixel" if node.version >= 16 else "output_half_pixel"
+    )
     if len(shape_of(x)) != 4 or len(shape_of(rois)) != 2 or shape_of(rois)[1] != 4:
         raise ModelError(f"input {list(shape_of(x))} and rois {list(shape_of(rois))} do not fit")
     if min(height, width) < 1 or ratio < 0 or mode not in ("avg", "max") or max(height, width, ratio) > 2**15:
         raise ModelError(f"output {height}x{width}, sampling_ratio {ratio} and mode {mode!r} do not fit")
     half = transform == "half_pixel"
-    scaled = b("multiply", rois, like(b, node.float("spatial_scale", 1.0), rois))
+    scaled = b("multiply", rois, like(b, node.real("spatial_scale", 1.0), rois))
     scaled = b("subtract", scaled, like(b, 0.5 if half else 0.0, scaled))
     if ratio:
         return _regions(b, x, scaled, batch, (height, width), (ratio, ratio), mode, half)
@@ -205,9 +220,15 @@ def _regions(
     rows, columns = shape_of(axes[0][0][0])[1], shape_of(axes[1][0][0])[1]
     found: Value | None = None
     for (row, row_weight), (column, column_weight) in itertools.product(*axes):
-        place = b("add", b("multiply", reshape(b, row, (count, rows, 1)), b.constant(np.int32(dims[1]))), reshape(b, column, (count, 1, columns)))
+        place = b(
+            "add",
+            b("multiply", reshape(b, row, (count, rows, 1)), b.constant(np.int32(dims[1]))),
+            reshape(b, column, (count, 1, columns)),
+        )
         weight = b("multiply", reshape(b, row_weight, (count, rows, 1)), reshape(b, column_weight, (count, 1, columns)))
-        part = b("multiply", b("gather", flat, b("add", place, base), axis=0), reshape(b, weight, (count, rows, columns, 1)))
+        part = b(
+            "multiply", b("gather", flat, b("add", place, base), axis=0), reshape(b, weight, (count, rows, columns, 1))
+        )
         found = part if found is None else b("maximum" if mode == "max" else "add", found, part)
     if found is None:
         raise ModelError("there is nothing to sample")

@@ -81,7 +81,7 @@ def sequence_erase(b: GraphBuilder, node: Node) -> Item:
 def split_to_sequence(b: GraphBuilder, node: Node) -> Item:
     """Parts along an axis: single ones, of equal size, or of given sizes."""
     x, given = node.input(0), node.optional(1)
-    axis = axis_of(node.int("axis", 0), len(shape_of(x)))
+    axis = axis_of(node.integer("axis", 0), len(shape_of(x)))
     total = shape_of(x)[axis]
     if given is None:
         parts = [slice_axis(b, x, axis, place, place + 1) for place in range(total)]
@@ -107,7 +107,7 @@ def concat_from_sequence(b: GraphBuilder, node: Node) -> Item:
     if not sequence:
         raise ModelError("the sequence is empty")
     fresh = node.flag("new_axis")
-    axis = axis_of(node.int("axis"), len(shape_of(sequence[0])) + fresh)
+    axis = axis_of(node.integer("axis"), len(shape_of(sequence[0])) + fresh)
     values = [unsqueeze(b, value, (axis,)) for value in sequence] if fresh else list(sequence)
     return values[0] if len(values) == 1 else b("concat", *values, axis=axis)
 

@@ -14,9 +14,21 @@ from oarlock_onnx.builder import GraphBuilder
 from oarlock_onnx.limits import check_host, check_size
 from oarlock_onnx.node import Item, Node
 from oarlock_onnx.operators.common import (
-    axes_of, axis_of, broadcast_shape, cast, dtype_of, expand, fill, like, reshape, scalar, shape_of, slice_axis,
-    transpose, unsqueeze,
-)  # fmt: skip
+    axes_of,
+    axis_of,
+    broadcast_shape,
+    cast,
+    dtype_of,
+    expand,
+    fill,
+    like,
+    reshape,
+    scalar,
+    shape_of,
+    slice_axis,
+    transpose,
+    unsqueeze,
+)
 from oarlock_onnx.registry import operator
 from oarlock_onnx.tensors import dtype_of as onnx_dtype
 
@@ -27,7 +39,7 @@ __all__: list[str] = []
 def shape(b: GraphBuilder, node: Node) -> Value:
     """The shape, or the part of it from ``start`` to ``end``."""
     dims = shape_of(node.input(0))
-    part = slice(node.int("start", 0), node.int("end") if node.has("end") else None)
+    part = slice(node.integer("start", 0), node.integer("end") if node.has("end") else None)
     return b.constant(np.asarray(dims[part], np.int64))
 
 
@@ -44,13 +56,13 @@ def constant(b: GraphBuilder, node: Node) -> Value:
     if proto is not None:
         return node.graphs.tensor(proto, "value")
     if node.has("value_float"):
-        return b.constant(np.float32(node.float("value_float")))
+        return b.constant(np.float32(node.real("value_float")))
     if node.has("value_floats"):
-        return b.constant(np.asarray(node.floats("value_floats"), np.float32))
+        return b.constant(np.asarray(node.reals("value_floats"), np.float32))
     if node.has("value_int"):
-        return b.constant(np.int64(node.int("value_int")))
+        return b.constant(np.int64(node.integer("value_int")))
     if node.has("value_ints"):
-        return b.constant(np.asarray(node.ints("value_ints"), np.int64))
+        return b.constant(np.asarray(node.integers("value_ints"), np.int64))
     if node.has("sparse_value"):
         return _sparse(b, node)
     raise ModelError(f"a constant of {', '.join(node.attributes) or 'nothing'} is not supported")
@@ -75,7 +87,7 @@ def _sparse(b: GraphBuilder, node: Node) -> Value:
 def reshape_node(b: GraphBuilder, node: Node) -> Value:
     """Another shape: 0 keeps a dimension (unless ``allowzero``), -1 is what remains."""
     x = node.input(0)
-    wanted = node.ints("shape") if node.version < 5 else b.ints(node.input(1), "shape")
+    wanted = node.integers("shape") if node.version < 5 else b.ints(node.input(1), "shape")
     given = shape_of(x)
     if not node.flag("allowzero"):
         if any(dim == 0 and axis >= len(given) for axis, dim in enumerate(wanted)):
@@ -98,7 +110,7 @@ def flatten(b: GraphBuilder, node: Node) -> Value:
     """Two dimensions: those before ``axis``, those from it on."""
     x = node.input(0)
     dims = shape_of(x)
-    axis = node.int("axis", 1)
+    axis = node.integer("axis", 1)
     axis = axis + len(dims) if axis < 0 else axis
     if not 0 <= axis <= len(dims):
         raise ModelError(f"axis {axis} is outside the rank {len(dims)}")
@@ -107,7 +119,7 @@ def flatten(b: GraphBuilder, node: Node) -> Value:
 
 def _axes(b: GraphBuilder, node: Node) -> tuple[int, ...] | None:
     if node.version < 13:
-        return node.ints("axes") if node.has("axes") else None
+        return node.integers("axes") if node.has("axes") else None
     given = node.optional(1)
     return None if given is None else b.ints(given, "axes")
 
@@ -139,7 +151,7 @@ def transpose_node(b: GraphBuilder, node: Node) -> Value:
     """Dimensions permuted; reversed by default."""
     x = node.input(0)
     rank = len(shape_of(x))
-    order = node.ints("perm", tuple(reversed(range(rank))))
+    order = node.integers("perm", tuple(reversed(range(rank))))
     if sorted(order) != list(range(rank)):
         raise ModelError(f"perm {list(order)} is no permutation of {rank} dimensions")
     return transpose(b, x, order)
@@ -149,7 +161,7 @@ def transpose_node(b: GraphBuilder, node: Node) -> Value:
 def concat(b: GraphBuilder, node: Node) -> Value:
     """Tensors joined along an axis."""
     values = node.all_inputs()
-    axis = node.int("axis", 1 if node.version < 4 else None)
+    axis = node.integer("axis", 1 if node.version < 4 else None)
     axis = axis_of(axis, len(shape_of(values[0])))
     return values[0] if len(values) == 1 else b("concat", *values, axis=axis)
 
@@ -158,16 +170,16 @@ def concat(b: GraphBuilder, node: Node) -> Value:
 def split(b: GraphBuilder, node: Node) -> list[Item]:
     """Parts along an axis: of given sizes, or equal ones (the last may be smaller from version 18 on)."""
     x = node.input(0)
-    axis = axis_of(node.int("axis", 0), len(shape_of(x)))
+    axis = axis_of(node.integer("axis", 0), len(shape_of(x)))
     total, count = shape_of(x)[axis], len(node.outputs)
     given = node.optional(1)
     if given is not None:
         sizes = b.ints(given, "split")
     elif node.has("split"):
-        sizes = node.ints("split")
+        sizes = node.integers("split")
     else:
-        if node.int("num_outputs", count) != count or not count:
-            raise ModelError(f"num_outputs is {node.int('num_outputs')}, there are {count} outputs")
+        if node.integer("num_outputs", count) != count or not count:
+            raise ModelError(f"num_outputs is {node.integer('num_outputs')}, there are {count} outputs")
         each = -(-total // count)
         sizes = tuple(max(0, min(each, total - each * part)) for part in range(count))
     if sum(sizes) != total or any(part < 0 for part in sizes):
@@ -182,8 +194,8 @@ def slice_node(b: GraphBuilder, node: Node) -> Value:
     x = node.input(0)
     rank = len(shape_of(x))
     if node.version < 10:
-        starts, ends = node.ints("starts"), node.ints("ends")
-        axes, steps = node.ints("axes", range(len(starts))), (1,) * len(starts)
+        starts, ends = node.integers("starts"), node.integers("ends")
+        axes, steps = node.integers("axes", range(len(starts))), (1,) * len(starts)
     else:
         starts, ends = b.ints(node.input(1), "starts"), b.ints(node.input(2), "ends")
         given, strides = node.optional(3), node.optional(4)
@@ -275,9 +287,9 @@ def eye_like(b: GraphBuilder, node: Node) -> Value:
     dims = shape_of(x)
     if len(dims) != 2:
         raise ModelError(f"the input must have 2 dimensions, it has {len(dims)}")
-    kind = onnx_dtype(node.int("dtype"), "dtype") if node.has("dtype") else dtype_of(x)
+    kind = onnx_dtype(node.integer("dtype"), "dtype") if node.has("dtype") else dtype_of(x)
     rows, columns = _grid(b, dims)
-    return cast(b, b("equal", b("add", rows, scalar(b, node.int("k", 0), dtypes.int32)), columns), kind)
+    return cast(b, b("equal", b("add", rows, scalar(b, node.integer("k", 0), dtypes.int32)), columns), kind)
 
 
 def _grid(b: GraphBuilder, dims: Sequence[int]) -> tuple[Value, Value]:
@@ -304,7 +316,7 @@ def trilu(b: GraphBuilder, node: Node) -> Value:
 @operator("DepthToSpace", "SpaceToDepth")
 def depth_space(b: GraphBuilder, node: Node) -> Value:
     """Blocks of pixels to channels and back."""
-    x, block, mode = node.input(0), node.int("blocksize"), node.string("mode", "DCR")
+    x, block, mode = node.input(0), node.integer("blocksize"), node.string("mode", "DCR")
     if len(shape_of(x)) != 4 or block < 1 or mode not in ("DCR", "CRD"):
         raise ModelError(f"input {list(shape_of(x))}, blocksize {block} and mode {mode!r} do not fit")
     n, c, h, w = shape_of(x)

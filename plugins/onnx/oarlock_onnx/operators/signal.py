@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oarlock import dtypes
 from oarlock.dtypes import DType
 from oarlock.errors import ModelError
 from oarlock.ir import Value
@@ -16,8 +15,17 @@ from oarlock_onnx.builder import GraphBuilder
 from oarlock_onnx.limits import check_host, check_size
 from oarlock_onnx.node import Node
 from oarlock_onnx.operators.common import (
-    axis_of, cast, dtype_of, like, pad_axes, reshape, shape_of, slice_axis, transpose, wide,
-)  # fmt: skip
+    axis_of,
+    cast,
+    dtype_of,
+    like,
+    pad_axes,
+    reshape,
+    shape_of,
+    slice_axis,
+    transpose,
+    wide,
+)
 from oarlock_onnx.registry import operator
 from oarlock_onnx.tensors import dtype_of as onnx_dtype
 
@@ -42,7 +50,7 @@ def dft(b: GraphBuilder, node: Node) -> Value:
         given = node.optional(2)
         axis = -2 if given is None else int(_scalar_of(b, given, "axis"))
     else:
-        axis = node.int("axis", 1)
+        axis = node.integer("axis", 1)
     axis = axis_of(axis, rank)
     if axis == rank - 1 or shape_of(x)[-1] not in (1, 2):
         raise ModelError(f"axis {axis} of {list(shape_of(x))}: the last dimension holds real and imaginary part")
@@ -150,7 +158,7 @@ def mel_weight_matrix(b: GraphBuilder, node: Node) -> Value:
     names = ("num_mel_bins", "dft_length", "sample_rate", "lower_edge_hertz", "upper_edge_hertz")
     bins, length, rate, low, high = (_scalar_of(b, node.input(place), name) for place, name in enumerate(names))
     rows, columns = int(length) // 2 + 1, int(bins)
-    kind = onnx_dtype(node.int("output_datatype", 1), "output_datatype")
+    kind = onnx_dtype(node.integer("output_datatype", 1), "output_datatype")
     check_size("the matrix", (rows, columns), kind)
     check_host("the matrix", rows, columns)
     if columns < 1 or rate <= 0 or min(low, high) <= -700:

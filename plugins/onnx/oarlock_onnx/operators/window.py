@@ -37,13 +37,15 @@ class Window:
 def window_of(node: Node, dims: Sequence[int], kernel: Sequence[int]) -> Window:
     """The windows that a node's attributes describe; raises ModelError where they do not fit ``dims``."""
     rank = len(dims)
-    strides = node.ints("strides", (1,) * rank)
-    dilations = node.ints("dilations", (1,) * rank)
-    pads = node.ints("pads", (0,) * 2 * rank)
+    strides = node.integers("strides", (1,) * rank)
+    dilations = node.integers("dilations", (1,) * rank)
+    pads = node.integers("pads", (0,) * 2 * rank)
     if rank == 0 or not len(kernel) == len(strides) == len(dilations) == rank or len(pads) != 2 * rank:
         raise ModelError(f"kernel {list(kernel)}, strides {list(strides)}, pads {list(pads)} do not fit {list(dims)}")
     if min(*kernel, *strides, *dilations) < 1 or max(*kernel, *strides, *dilations) >= 2**31:
-        raise ModelError(f"kernel {list(kernel)}, strides {list(strides)}, dilations {list(dilations)}: all must be > 0")
+        raise ModelError(
+            f"kernel {list(kernel)}, strides {list(strides)}, dilations {list(dilations)}: all must be > 0"
+        )
     if math.prod(kernel) > MAX_WINDOW:
         raise ModelError(f"a kernel of {list(kernel)} is larger than {MAX_WINDOW} elements")
     if max(map(abs, pads)) >= 2**31:

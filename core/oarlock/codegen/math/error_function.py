@@ -1,0 +1,34 @@
+"""erf: a polynomial near 0, and 1 - exp(polynomial) where erfc is small.
+
+log(erfc(x)) is smooth, so one polynomial serves from 1 to where erf rounds to 1; erfc is at most 0.16 there, so that
+its relative error counts little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from oarlock.codegen.math import coefficients as table
+from oarlock.codegen.math.exponential import exp_of_moderate
+from oarlock.codegen.math.number import Number, clamp, select
+
+__all__ = ["BOUNDS", "FUNCTIONS"]
+
+_ONE = {32: 4.0, 64: 6.0}
+"""From here erf rounds to 1."""
+_CENTRE = {32: 2.0, 64: 2.0}
+
+
+def erf(x: Number) -> Number:
+    """Error function."""
+    width = x.dtype.bits
+    magnitude = x.abs()
+    z = x * x
+    near = magnitude + magnitude * z.polynomial(table.ERF[width])
+    u = clamp(magnitude, 1.0, _ONE[width]) - _CENTRE[width]
+    far = 1.0 - exp_of_moderate(u.polynomial(table.ERFC[width]))
+    return select(magnitude < 1.0, near, far).with_sign(x.sign())
+
+
+FUNCTIONS: dict[str, Callable[[Number], Number]] = {"erf": erf}
+BOUNDS = {"erf": 2.0}

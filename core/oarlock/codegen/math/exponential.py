@@ -1,0 +1,77 @@
+"""exp, exp2 and expm1: reduction by multiples of log 2, a polynomial, and scaling by a power of two.
+
+Method: Cody & Waite, Software Manual for the Elementary Functions, chapter 6; the reduced argument is kept in two
+parts where the result is small.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from oarlock.codegen.math import coefficients as table
+from oarlock.codegen.math.exponent import nearest_integer, power_of_minus, scale, scale_once
+from oarlock.codegen.math.number import Number, clamp
+
+__all__ = ["BOUNDS", "FUNCTIONS", "exp", "exp_of_moderate", "expm1", "expm1_parts", "reduce_by_log2"]
+
+_RANGE = {32: (-104.0, 89.0), 64: (-746.0, 710.0)}
+"""Beyond these exp is 0 or infinite."""
+_RANGE2 = {32: (-151.0, 129.0), 64: (-1076.0, 1025.0)}
+
+
+def reduce_by_log2(x: Number) -> tuple[Number, Number, Number]:
+    """(n, r, low) with x = n log 2 + r + low: n a signed integer, |r| <= log(2)/2 about, ``low`` below r's last bit."""
+    width = x.dtype.bits
+    high, rest = table.LN2[width]
+    k, n = nearest_integer(x * (1 / math.log(2)))
+    near = x - k * high  # exact
+    correction = k * rest
+    r = near - correction
+    return n, r, (near - r) - correction
+
+
+def exp(x: Number) -> Number:
+    """e^x."""
+    width = x.dtype.bits
+    n, r, low = reduce_by_log2(clamp(x, *_RANGE[width]))
+    return scale(1.0 + (r + (r * r * r.polynomial(table.EXP[width]) + low)), n)
+
+
+def exp_of_moderate(x: Number) -> Number:
+    """e^x where that is normal and far from overflow."""
+    width = x.dtype.bits
+    n, r, _ = reduce_by_log2(x)
+    return scale_once(1.0 + (r + r * r * r.polynomial(table.EXP[width])), n)
+
+
+def exp2(x: Number) -> Number:
+    """2^x."""
+    width = x.dtype.bits
+    x = clamp(x, *_RANGE2[width])
+    k, n = nearest_integer(x)
+    r = x - k
+    return scale(1.0 + r * r.polynomial(table.EXP2[width]), n)
+
+
+def expm1_parts(x: Number) -> tuple[Number, Number]:
+    """(m, n) with e^x - 1 = m 2^n, for x above -20 (-40 on float64) to where e^x overflows."""
+    n, r, low = reduce_by_log2(x)
+    tail = r * r * r.polynomial(table.EXP[x.dtype.bits]) + low
+    # 1 - 2^-n is 0 or larger than r: the sum's rounding error is exact
+    offset = 1.0 - power_of_minus(n)
+    total = offset + r
+    return total + ((r - (total - offset)) + tail), n
+
+
+def expm1(x: Number) -> Number:
+    """e^x - 1."""
+    width = x.dtype.bits
+    lowest = {32: -20.0, 64: -40.0}[width]
+    highest = _RANGE[width][1]
+    m, n = expm1_parts(clamp(x, lowest, highest))
+    return scale(m, n).with_sign(x.sign())
+
+
+FUNCTIONS: dict[str, Callable[[Number], Number]] = {"exp": exp, "exp2": exp2, "expm1": expm1}
+BOUNDS = {"exp": 1.5, "exp2": 1.5, "expm1": 1.5}
