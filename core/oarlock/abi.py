@@ -1,4 +1,4 @@
-"""The kernel ABI: what a kernel is called with, shared by the compiler that writes kernels and the drivers that run them.
+"""The kernel ABI: what a kernel is called with, shared by the compiler that writes it and the drivers that run it.
 
 A kernel takes its buffers in order, then ONE scalar block: little-endian, C layout, holding an element offset per
 buffer, then sizes, then the user's scalars. Fields are int32, uint32, float32, and 64-bit types only where the Target
@@ -85,7 +85,7 @@ class KernelSignature:
 
 @dataclass(frozen=True, slots=True)
 class Executable:
-    """Compiled kernels: the adapter's bytes for ``target``, with a signature per entry, and the source they came from."""
+    """Compiled kernels: the adapter's bytes for ``target``, a signature per entry, and the source they came from."""
 
     target: Target
     payload: bytes

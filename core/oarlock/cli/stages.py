@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from oarlock.codegen.fuse import Group, is_free
 from oarlock.codegen.lower.call import KernelCall, LibraryCall
 from oarlock.codegen.lower.group import label_of
-from oarlock.codegen.pipeline import Lowered, lower, prepare, render, signature
+from oarlock.codegen.pipeline import Lowered, lower, prepare, render
 from oarlock.errors import ModelError
 from oarlock.ir import Operation, Value
 from oarlock.ir.json import to_json
@@ -139,7 +139,7 @@ def fused_stage(function: Operation, device: Device, choice: Choice) -> Stage:
     choice.check(chosen, "group or operator", [label for _, label, _ in named])
     parts = [_group(number, label, group, namer) for number, label, group in chosen]
     return Stage(
-        "\n\n".join([f"{len(named)} groups on {device.name}", *(part.text for part in parts)]),
+        "\n\n".join([f"groups on {device.name}: {len(named)}", *(part.text for part in parts)]),
         {"device": device.name, "groups": [part.data for part in parts]},
     )
 
@@ -288,9 +288,9 @@ def plan_stage(function: Operation, device: Device, choice: Choice, progress: Pr
         "constants": [namer.typed(value) for value in plan.constants],
         "results": [namer.typed(value) for value in plan.returned],
     }
-    lines = [f"plan on {device.name}: {_count(plan)}"]
+    lines = [f"plan on {device.name}, {_count(plan)}"]
     for what, values in fixed.items():
-        lines += [f"  {what:<11} {', '.join(values) or 'none'}"]
+        lines += [f"  {what}{'' if values else ' none'}", *(f"    {value}" for value in values)]
     lines.append(f"  temporaries {_memory(plan, len(temporaries))}")
     lines += [f"    {_temporary_line(row)}" for row in temporaries]
     lines.append("  steps")
@@ -310,9 +310,9 @@ def plan_stage(function: Operation, device: Device, choice: Choice, progress: Pr
 def _count(plan: Plan) -> str:
     launches = [step for step in plan.steps if isinstance(step, Launch)]
     kernels = len({step.signature.name for step in launches})
-    text = f"{len(launches)} launches of {kernels} kernels"
+    text = f"kernels: {kernels}, launches: {len(launches)}"
     own = len(plan.steps) - len(launches)
-    return f"{text}, {own} runs of the adapter's own kernels" if own else text
+    return f"{text}, runs of the adapter's own kernels: {own}" if own else text
 
 
 def _memory(plan: Plan, count: int) -> str:

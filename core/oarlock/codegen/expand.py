@@ -1,8 +1,8 @@
 """Expansion: operators that one kernel cannot do well become several, before fusion.
 
 A sort becomes passes that merge runs of doubling width; a long scan over few rows becomes scans of pieces, a scan of
-their totals, and an addition. A convolution gets its image padded, and split into phases where it strides, so that what a
-tile needs lies side by side; a matrix product gets a transposed copy of an operand that does not.
+their totals, and an addition. A convolution gets its image padded, and split into phases where it strides, so that
+what a tile needs lies side by side; a matrix product gets a transposed copy of an operand that does not.
 """
 
 from __future__ import annotations
@@ -135,7 +135,9 @@ def _scan_pieces(b: ArrayBuilder, x: Value, kind: str, axis: int) -> Value:
     starts = tuple(SCAN_PIECE - 1 if i == axis + 1 else 0 for i in range(len(split)))
     totals = b("slice", inner, starts=starts, limits=split, steps=tuple(1 for _ in split))
     before = b("scan", totals, kind=kind, axis=axis, reverse=False, exclusive=True)
-    joined = b("reshape", b(_COMBINE[kind], before, inner), shape=(*shape[:axis], pieces * SCAN_PIECE, *shape[axis + 1 :]))
+    joined = b(
+        "reshape", b(_COMBINE[kind], before, inner), shape=(*shape[:axis], pieces * SCAN_PIECE, *shape[axis + 1 :])
+    )
     result = b("slice", joined, starts=zeros, limits=shape, steps=tuple(1 for _ in shape))
     return b.convert(result, dtype)
 
@@ -190,7 +192,7 @@ def _dot_general(op: Operation, context: Context, target: Target) -> list[Value]
 
 
 def _absorb_transposes(op: Operation) -> None:
-    """Read transposed operands where they are: contract the dimensions of what is behind a transpose, where the order of the free ones stays the same."""
+    """Contract what is behind a transpose, where the order of the free dimensions stays the same."""
     batch, contract = list(pairs(op, "batch")), list(pairs(op, "contract"))
     for side in (0, 1):
         definition = op.operands[side].defining_op

@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from oarlock.codegen.values import numel, shape_of, splat_value
-from oarlock.codegen.values import ints
+from oarlock.codegen.values import ints, numel, shape_of, splat_value
 from oarlock.ir import Operation, Value
 from oarlock.target import Target
 
@@ -24,7 +23,8 @@ __all__ = [
 
 REDUCTIONS = ("array.reduce_sum", "array.reduce_prod", "array.reduce_max", "array.reduce_min")
 ANCHORS = (
-    "array.dot_general", "array.convolution", "schedule.convolution", "array.window_reduce", "array.argmax", "array.argmin",
+    "array.dot_general", "array.convolution", "schedule.convolution", "array.window_reduce", "array.argmax",
+    "array.argmin",
 )  # fmt: skip
 SOLITARY = ("array.scatter", "array.scan", "schedule.merge_pass")
 """Operators that have a kernel of their own and take no part in fusion."""
@@ -270,7 +270,7 @@ class _Fuser:
         if base is None or base not in group.maps or not group.is_element(base):
             return None
         element = tuple(range(len(group.domain)))
-        if not self.maps_to(x, [k for k in range(len(group.domain))], group, shape_of(x)):
+        if not self.maps_to(x, list(range(len(group.domain))), group, shape_of(x)):
             return None
         if group.axes is None:
             if not reduced:
@@ -282,7 +282,7 @@ class _Fuser:
         return tuple(k for k in element if k not in reduced)
 
     def agrees(self, op: Operation, operand: Value, dims: tuple[int, ...], group: Group) -> bool:
-        """Whether ``operand`` of an element-wise ``op`` placed at ``dims`` reads its base where the base is computed."""
+        """Whether ``operand`` of an element-wise ``op`` placed at ``dims`` reads its base where that is computed."""
         base = base_of(operand)
         if base is None or base not in group.maps:
             return True
@@ -324,7 +324,12 @@ class _Fuser:
 
     def can_merge(self, op: Operation, group: Group, other: Group) -> bool:
         """Whether ``other`` may become part of ``group`` because ``op`` reads both over one domain."""
-        if other.domain != group.domain or other.library is not None or other.anchor is not None or group.anchor is not None:
+        if (
+            other.domain != group.domain
+            or other.library is not None
+            or other.anchor is not None
+            or group.anchor is not None
+        ):
             return False
         if other.axes is not None and (group.axes is None or other.reduced != group.reduced):
             return False
@@ -335,7 +340,9 @@ class _Fuser:
             return False
         if self.buffers(other.members + group.members + [op]) > self.target.limits.max_buffers:
             return False
-        middle = [g for g in (*self.predecessors(group), *self.predecessors(other)) if g is not group and g is not other]
+        middle = [
+            g for g in (*self.predecessors(group), *self.predecessors(other)) if g is not group and g is not other
+        ]
         return not any(self.reaches(group, m) or self.reaches(other, m) for m in middle)
 
     def merge(self, group: Group, other: Group) -> None:
@@ -445,4 +452,3 @@ def memory_of(value: Value) -> Value:
         if op.name != "array.reshape":
             return value
         current = op.operands[0]
-

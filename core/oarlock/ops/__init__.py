@@ -13,6 +13,7 @@ from oarlock.ops.elementwise_binary import BINARY
 from oarlock.ops.elementwise_unary import UNARY
 from oarlock.ops.index import INDEX
 from oarlock.ops.linear import LINEAR
+from oarlock.ops.masks import MASKS
 from oarlock.ops.normalise import NORMALISE
 from oarlock.ops.pooling import POOLING
 from oarlock.ops.random import RANDOM
@@ -30,7 +31,7 @@ __all__ = ["ARRAY", "RECORDS", "ArrayBuilder", "Record", "Sample", "array_contex
 
 _PRIMITIVES = (UNARY, BINARY, COMPARE, CONVERT, REDUCE, SHAPE, INDEX, CONTRACT, WINDOW, SORT, RANDOM)
 _COMPOSITES = (
-    ACTIVATION, COMPOSITE_ARITHMETIC, STATISTICS, NORMALISE, LINEAR, SELECTION, POOLING, RESIZE, RECURRENT,
+    ACTIVATION, COMPOSITE_ARITHMETIC, STATISTICS, NORMALISE, LINEAR, SELECTION, MASKS, POOLING, RESIZE, RECURRENT,
 )  # fmt: skip
 
 RECORDS: dict[str, Record] = {record.name: record for family in (*_PRIMITIVES, *_COMPOSITES) for record in family}

@@ -45,7 +45,8 @@ def _power(operands: Sequence[Array], attributes: Attributes) -> Sequence[Any]:
 
 @quiet
 def _nextafter(operands: Sequence[Array], attributes: Attributes) -> Sequence[Any]:
-    return (np.nextafter(*operands),)
+    x, y = operands
+    return (np.where(x == y, y, np.nextafter(x, y)),)
 
 
 def _define(
@@ -139,7 +140,7 @@ BINARY: tuple[Record, ...] = (
         INTEGERS,
         samples=binary_samples(small),
     ),
-    _define("nextafter", "The next value of the dtype after x towards y.", _nextafter, FLOATS),
+    _define("nextafter", "The next value of the dtype after x towards y; y where they are equal.", _nextafter, FLOATS),
     _define("copysign", "|x| with the sign bit of y.", ufunc_reference(np.copysign), FLOATS),
 )
 """Their records."""

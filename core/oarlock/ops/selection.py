@@ -17,21 +17,17 @@ from oarlock.ops.composite import composite
 from oarlock.ops.index import INDEX, clamped
 from oarlock.ops.inference import (
     INTEGERS,
-    NUMERIC,
     axis_of,
     check_dtype,
-    dtype_of,
-    flag_of,
     int_of,
     same_dtypes,
     static_shape,
 )
 from oarlock.ops.numerics import quiet
 from oarlock.ops.record import Array, ArrayBuilder, Attributes, Record, tensor
-from oarlock.ops.sampling import sample, small, specials, values
-from oarlock.ops.sort import order
+from oarlock.ops.sampling import sample, small, values
 
-__all__ = ["SELECTION"]
+__all__ = ["SELECTION", "around", "widened"]
 
 _SCATTER = next(record for record in INDEX if record.name == "scatter")
 _KINDS = ("set", "add", "multiply", "minimum", "maximum")
@@ -41,18 +37,18 @@ def _index_dtype(elements: int) -> DType:
     return dtypes.int32 if elements < 2**31 else dtypes.int64
 
 
-def _widened(b: ArrayBuilder, indices: Value) -> Value:
+def widened(b: ArrayBuilder, indices: Value) -> Value:
     """Indices in a dtype of at least 32 bits, in which every size can be written."""
     return b.convert(indices, dtypes.int32) if tensor(indices).dtype.bits < 32 else indices
 
 
 def _clamped(b: ArrayBuilder, indices: Value, size: int, dtype: DType) -> Value:
-    wide = _widened(b, indices)
+    wide = widened(b, indices)
     return b.convert(b("maximum", b("minimum", wide, b.full(max(size - 1, 0), wide)), b.full(0, wide)), dtype)
 
 
 def _inside(b: ArrayBuilder, indices: Value, size: int) -> Value:
-    wide = _widened(b, indices)
+    wide = widened(b, indices)
     return b("bitwise_and", b("greater_equal", wide, b.full(0, wide)), b("less", wide, b.full(size, wide)))
 
 
@@ -246,83 +242,7 @@ def _scatter_nd(operands: Sequence[Array], attributes: Attributes) -> Sequence[A
     return (result.reshape(x.shape),)
 
 
-def _infer_one_hot(types: Sequence[TensorType], attributes: Attributes) -> Sequence[TensorType]:
-    (indices,) = types
-    depth = int_of("one_hot", attributes, "depth", least=0)
-    axis = axis_of("one_hot", attributes, indices.rank + 1)
-    return (TensorType(dtype_of(attributes), (*indices.shape[:axis], depth, *indices.shape[axis:])),)
-
-
-def _emit_one_hot(b: ArrayBuilder, operands: Sequence[Value], attributes: Attributes) -> Sequence[Value]:
-    indices = _widened(b, operands[0])
-    axis, depth = cast(int, attributes["axis"]), cast(int, attributes["depth"])
-    shape = tensor(indices).shape
-    full = (*shape[:axis], depth, *shape[axis:])
-    repeated = b("broadcast", indices, shape=full, dims=tuple(i for i in range(len(full)) if i != axis))
-    place = b("iota", shape=full, axis=axis, dtype=tensor(indices).dtype)
-    return (b.convert(b("equal", repeated, place), dtype_of(attributes)),)
-
-
-@quiet
-def _one_hot(operands: Sequence[Array], attributes: Attributes) -> Sequence[Any]:
-    axis, depth = cast(int, attributes["axis"]), cast(int, attributes["depth"])
-    line = np.arange(depth).reshape(-1, *[1] * (operands[0].ndim - axis))
-    return ((np.expand_dims(operands[0], axis) == line).astype(dtype_of(attributes).numpy),)
-
-
-def _infer_triangle(name: str) -> Any:
-    def infer(types: Sequence[TensorType], attributes: Attributes) -> Sequence[TensorType]:
-        if types[0].rank < 2:
-            raise ShapeError(f"{name}: the operand is {types[0]}, but needs two axes")
-        int_of(name, attributes, "k")
-        return (types[0],)
-
-    return infer
-
-
-def _emit_triangle(upper: bool) -> Any:
-    def emit(b: ArrayBuilder, operands: Sequence[Value], attributes: Attributes) -> Sequence[Value]:
-        (x,) = operands
-        shape = tensor(x).shape
-        column = b("iota", shape=shape[-2:], axis=1, dtype=dtypes.int32)
-        diagonal = b(
-            "add", b("iota", shape=shape[-2:], axis=0, dtype=dtypes.int32), b.full(cast(int, attributes["k"]), column)
-        )
-        mask = b("greater_equal" if upper else "less_equal", column, diagonal)
-        return (b("select", mask, x, b.full(0, x)),)
-
-    return emit
-
-
-def _infer_top_k(types: Sequence[TensorType], attributes: Attributes) -> Sequence[TensorType]:
-    (x,) = types
-    axis, k = axis_of("top_k", attributes, x.rank), int_of("top_k", attributes, "k", least=0)
-    if k > static_shape("top_k", "x", x)[axis]:
-        raise ShapeError(f"top_k: axis {axis} of {x} has fewer than {k} elements")
-    shape = (*x.shape[:axis], k, *x.shape[axis + 1 :])
-    return (TensorType(x.dtype, shape), TensorType(cast(DType, attributes.get("dtype", dtypes.int32)), shape))
-
-
-def _emit_top_k(b: ArrayBuilder, operands: Sequence[Value], attributes: Attributes) -> Sequence[Value]:
-    (x,) = operands
-    axis, k = cast(int, attributes["axis"]), cast(int, attributes["k"])
-    shape = tensor(x).static_shape
-    limits = (*shape[:axis], k, *shape[axis + 1 :])
-    dtype = cast(DType, attributes.get("dtype", dtypes.int32))
-    both = b.many("sort", x, axis=axis, descending=flag_of(attributes, "largest"), dtype=dtype)
-    return [b("slice", v, starts=(0,) * len(shape), limits=limits, steps=(1,) * len(shape)) for v in both]
-
-
-@quiet
-def _top_k(operands: Sequence[Array], attributes: Attributes) -> Sequence[Any]:
-    (x,) = operands
-    axis, k = cast(int, attributes["axis"]), cast(int, attributes["k"])
-    found = np.take(order(x, axis, flag_of(attributes, "largest")), range(k), axis)
-    dtype = cast(DType, attributes.get("dtype", dtypes.int32))
-    return (np.take_along_axis(x, found, axis), found.astype(dtype.numpy))
-
-
-def _around(rng: np.random.Generator, size: int, shape: tuple[int, ...], dtype: DType = dtypes.int32) -> Array:
+def around(rng: np.random.Generator, size: int, shape: tuple[int, ...], dtype: DType = dtypes.int32) -> Array:
     return np.asarray(rng.integers(-1 if dtype.is_signed else 0, size + 1, shape)).astype(dtype.numpy)
 
 
@@ -332,14 +252,14 @@ _ALONG: tuple[tuple[tuple[int, ...], tuple[int, ...], int], ...] = (
 
 
 def _take_along_samples(dtype: DType, rng: np.random.Generator) -> list[Any]:
-    calls = [sample(values(dtype, rng, x), _around(rng, x[axis], chosen), axis=axis) for x, chosen, axis in _ALONG]
+    calls = [sample(values(dtype, rng, x), around(rng, x[axis], chosen), axis=axis) for x, chosen, axis in _ALONG]
     wide = sample(values(dtype, rng, (300, 2)), values(dtypes.int64, rng, (5, 2)), axis=0)
     return [*calls, wide, sample(values(dtype, rng, (300,)), values(dtypes.int8, rng, (65,)), axis=0)]
 
 
 def _scatter_along_samples(dtype: DType, rng: np.random.Generator) -> list[Any]:
     return [
-        sample(small(dtype, rng, x), _around(rng, x[axis], chosen), small(dtype, rng, chosen), axis=axis, kind=kind)
+        sample(small(dtype, rng, x), around(rng, x[axis], chosen), small(dtype, rng, chosen), axis=axis, kind=kind)
         for kind in (_KINDS if dtype != dtypes.bool_ else ("set",))
         for x, chosen, axis in (_ALONG if kind in ("set", "add") else _ALONG[1:2])
     ]
@@ -350,7 +270,7 @@ def _gather_nd_samples(dtype: DType, rng: np.random.Generator) -> list[Any]:
         ((7,), (4, 1), 0), ((3, 5, 2), (4, 2), 0), ((3, 5, 2), (2, 3, 3), 0), ((3, 5, 2), (3, 4, 1), 1),
         ((2, 3, 4), (2, 3, 1), 2), ((3, 5), (2, 0), 0), ((3, 5), (0, 2), 0),
     ]  # fmt: skip
-    return [sample(values(dtype, rng, x), _around(rng, 4, chosen), batch_dims=batch) for x, chosen, batch in cases]
+    return [sample(values(dtype, rng, x), around(rng, 4, chosen), batch_dims=batch) for x, chosen, batch in cases]
 
 
 def _scatter_nd_samples(dtype: DType, rng: np.random.Generator) -> list[Any]:
@@ -358,37 +278,10 @@ def _scatter_nd_samples(dtype: DType, rng: np.random.Generator) -> list[Any]:
         ((7,), (9, 1)), ((3, 5, 2), (4, 2)), ((3, 5, 2), (2, 3, 3)), ((3, 5), (0, 2)), ((33, 3), (65, 1)),
     ]  # fmt: skip
     return [
-        sample(small(dtype, rng, x), _around(rng, 4, rows), small(dtype, rng, (*rows[:-1], *x[rows[-1] :])), kind=kind)
+        sample(small(dtype, rng, x), around(rng, 4, rows), small(dtype, rng, (*rows[:-1], *x[rows[-1] :])), kind=kind)
         for kind in (_KINDS if dtype != dtypes.bool_ else ("set",))
         for x, rows in (cases if kind in ("set", "add") else cases[1:2])
     ]
-
-
-def _one_hot_samples(dtype: DType, rng: np.random.Generator) -> list[Any]:
-    return [
-        sample(_around(rng, depth, shape, dtype), depth=depth, axis=axis, dtype=result)
-        for shape, depth, axis in (((), 3, 0), ((5,), 4, 1), ((5,), 4, 0), ((3, 2), 5, 1), ((0,), 3, 1), ((7,), 127, 1))
-        for result in (dtypes.float32, dtypes.bool_, dtype)
-    ]
-
-
-def _triangle_samples(dtype: DType, rng: np.random.Generator) -> list[Any]:
-    return [
-        sample(values(dtype, rng, shape), k=k)
-        for shape in ((3, 5), (2, 5, 3), (1, 1), (0, 3), (33, 17))
-        for k in (0, 1, -2)
-    ]
-
-
-def _top_k_samples(dtype: DType, rng: np.random.Generator) -> list[Any]:
-    return [
-        sample(x, k=k, axis=axis, largest=largest)
-        for largest in (True, False)
-        for x, k, axis in (
-            (small(dtype, rng, (7,)), 3, 0), (small(dtype, rng, (3, 5, 2)), 5, 1), (small(dtype, rng, (4, 65)), 1, 1),
-            (small(dtype, rng, (3,)), 0, 0), (specials(dtype), 2, 0),
-        )
-    ]  # fmt: skip
 
 
 SELECTION: tuple[Record, ...] = (
@@ -413,28 +306,6 @@ SELECTION: tuple[Record, ...] = (
         "A copy of x with updates applied at the coordinates in the last axis of indices; those outside are dropped.",
         "x indices updates", _infer_scatter_nd, _scatter_nd, _emit_scatter_nd, _scatter_nd_samples,
         attributes={"kind": str}, tolerance="reduction",
-    ),
-    composite(
-        "one_hot", "index",
-        "1 where the place on a new axis of size depth equals the index, else 0; all 0 for an index outside.",
-        "indices", _infer_one_hot, _one_hot, _emit_one_hot, _one_hot_samples,
-        attributes={"depth": int, "axis": int, "dtype": DType}, dtypes=INTEGERS,
-    ),
-    composite(
-        "tril", "index", "The lower triangle of the last two axes: up to diagonal k, zeros above.", "x",
-        _infer_triangle("tril"), quiet(lambda x, a: (np.tril(x[0], cast(int, a["k"])),)), _emit_triangle(False),
-        _triangle_samples, attributes={"k": int},
-    ),
-    composite(
-        "triu", "index", "The upper triangle of the last two axes: from diagonal k on, zeros below.", "x",
-        _infer_triangle("triu"), quiet(lambda x, a: (np.triu(x[0], cast(int, a["k"])),)), _emit_triangle(True),
-        _triangle_samples, attributes={"k": int},
-    ),
-    composite(
-        "top_k", "sort", "The k largest or smallest values along an axis, in order, and their places; NaN last.", "x",
-        _infer_top_k, _top_k, _emit_top_k, _top_k_samples,
-        attributes={"k": int, "axis": int, "largest": bool, "dtype": DType}, optional=("dtype",), results=2,
-        dtypes=NUMERIC,
     ),
 )  # fmt: skip
 """Their records."""

@@ -1,4 +1,4 @@
-"""Sorting along an axis."""
+"""Sorting along an axis, and the largest or smallest k."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import numpy as np
 
 from oarlock import dtypes
 from oarlock.dtypes import DType
-from oarlock.ir import TensorType
-from oarlock.ops.inference import INTEGERS, axis_of, check_dtype, flag_of
+from oarlock.errors import ShapeError
+from oarlock.ir import TensorType, Value
+from oarlock.ops.composite import composite
+from oarlock.ops.inference import INTEGERS, NUMERIC, axis_of, check_dtype, flag_of, int_of, static_shape
 from oarlock.ops.numerics import quiet, widen
-from oarlock.ops.record import Array, Attributes, Record
+from oarlock.ops.record import Array, ArrayBuilder, Attributes, Record, tensor
 from oarlock.ops.sampling import sample, small, specials, values
 
 __all__ = ["SORT", "order"]
@@ -60,6 +62,45 @@ def _samples(dtype: DType, rng: np.random.Generator) -> list[Any]:
     return calls
 
 
+def _infer_top_k(types: Sequence[TensorType], attributes: Attributes) -> Sequence[TensorType]:
+    (x,) = types
+    axis, k = axis_of("top_k", attributes, x.rank), int_of("top_k", attributes, "k", least=0)
+    if k > static_shape("top_k", "x", x)[axis]:
+        raise ShapeError(f"top_k: axis {axis} of {x} has fewer than {k} elements")
+    shape = (*x.shape[:axis], k, *x.shape[axis + 1 :])
+    return (TensorType(x.dtype, shape), TensorType(_index_dtype(attributes), shape))
+
+
+def _emit_top_k(b: ArrayBuilder, operands: Sequence[Value], attributes: Attributes) -> Sequence[Value]:
+    (x,) = operands
+    axis, k = cast(int, attributes["axis"]), cast(int, attributes["k"])
+    shape = tensor(x).static_shape
+    limits = (*shape[:axis], k, *shape[axis + 1 :])
+    dtype = _index_dtype(attributes)
+    both = b.many("sort", x, axis=axis, descending=flag_of(attributes, "largest"), dtype=dtype)
+    return [b("slice", v, starts=(0,) * len(shape), limits=limits, steps=(1,) * len(shape)) for v in both]
+
+
+@quiet
+def _top_k(operands: Sequence[Array], attributes: Attributes) -> Sequence[Any]:
+    (x,) = operands
+    axis, k = cast(int, attributes["axis"]), cast(int, attributes["k"])
+    found = np.take(order(x, axis, flag_of(attributes, "largest")), range(k), axis)
+    dtype = _index_dtype(attributes)
+    return (np.take_along_axis(x, found, axis), found.astype(dtype.numpy))
+
+
+def _top_k_samples(dtype: DType, rng: np.random.Generator) -> list[Any]:
+    return [
+        sample(x, k=k, axis=axis, largest=largest)
+        for largest in (True, False)
+        for x, k, axis in (
+            (small(dtype, rng, (7,)), 3, 0), (small(dtype, rng, (3, 5, 2)), 5, 1), (small(dtype, rng, (4, 65)), 1, 1),
+            (small(dtype, rng, (3,)), 0, 0), (specials(dtype), 2, 0),
+        )
+    ]  # fmt: skip
+
+
 SORT: tuple[Record, ...] = (
     Record(
         "sort",
@@ -73,5 +114,11 @@ SORT: tuple[Record, ...] = (
         results=2,
         samples=_samples,
     ),
-)
-"""Its record."""
+    composite(
+        "top_k", "sort", "The k largest or smallest values along an axis, in order, and their places; NaN last.", "x",
+        _infer_top_k, _top_k, _emit_top_k, _top_k_samples,
+        attributes={"k": int, "axis": int, "largest": bool, "dtype": DType}, optional=("dtype",), results=2,
+        dtypes=NUMERIC,
+    ),
+)  # fmt: skip
+"""Their records."""

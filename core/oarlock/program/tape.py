@@ -60,9 +60,13 @@ class Failure:
 
     def again(self) -> Exception:
         """The error, once more, with the line as a note."""
-        error = copy.copy(self.error)
+        notes = [*getattr(self.error, "__notes__", ()), "recorded at " + describe(self.site)]
+        try:
+            error = copy.copy(self.error)
+        except TypeError:  # its class cannot be made from its arguments
+            error = RuntimeError(f"{type(self.error).__name__}: {self.error}")
+        error.__notes__ = notes
         error.__cause__ = self.error
-        error.add_note("recorded at " + describe(self.site))
         return error
 
 

@@ -255,7 +255,9 @@ class _Segment:
                 values.append(0 if isinstance(scalar, Value) else scalar)
             block = launch.signature.pack(values)
             steps.append(
-                LaunchStep(launch.program, launch.signature.name, launch.grid, launch.signature.block, tuple(bindings), block)
+                LaunchStep(
+                    launch.program, launch.signature.name, launch.grid, launch.signature.block, tuple(bindings), block
+                )
             )
         self.plan: PreparedPlan = device.prepare(steps)
 

@@ -16,7 +16,7 @@ __all__ = ["Retired"]
 
 @dataclass(frozen=True, slots=True)
 class Retired:
-    """A driver's handle whose owner is gone (for a stream: its Lane), with the work that must end before it is freed."""
+    """A driver's handle whose owner is gone (for a stream: its Lane), and the work that must end before it goes."""
 
     kind: Literal["event", "stream", "program", "plan", "memory"]
     handle: Handle

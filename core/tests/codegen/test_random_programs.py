@@ -47,8 +47,8 @@ class Generator:
 
     def makers(self) -> list[Callable[[ArrayBuilder, Value, Value], Value]]:
         element_wise = [self.unary, self.binary, self.binary, self.binary, self.select]
-        return [*element_wise, self.reduce, self.reduce, self.transpose, self.slice, self.reverse, self.pad, self.concat,
-                self.reshape, self.broadcast, self.scan]  # fmt: skip
+        moves = [self.transpose, self.slice, self.reverse, self.pad, self.concat, self.reshape, self.broadcast]
+        return [*element_wise, self.reduce, self.reduce, *moves, self.scan]
 
     def axis(self, x: Value) -> int:
         rank = tensor(x).rank

@@ -131,6 +131,7 @@ REFUSED: list[tuple[str, tuple[Any, ...], dict[str, Any], type[OarlockError], st
      ShapeError, "axis 1 of .* and axis 0 of .* differ"),
     ("dot_general", (f32(3), f32(3)), {"batch": ((0,), (0,)), "contract": ((0,), (0,)), "dtype": dtypes.float32},
      ShapeError, "must be distinct"),
+    ("convolution", (f32(1, 3), f32(4, 3)), {**WINDOW, "groups": 1}, ShapeError, "not .N, C, spatial"),
     ("convolution", (f32(1, 3, 8), f32(4, 2, 3)), {**WINDOW, "groups": 1}, ShapeError, "do not fit"),
     ("convolution", (f32(1, 3, 2), f32(4, 3, 3)), {**WINDOW, "groups": 1}, ShapeError, "window of 3 .* does not fit"),
     ("scan", (f32(3),), {"axis": 1, "kind": "sum"}, ShapeError, r"axis is 1, outside \[0, 1\)"),

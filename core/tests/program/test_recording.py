@@ -132,13 +132,16 @@ def test_an_input_used_twice_is_entered_once(x: ol.Tensor, backend: object) -> N
 
 
 def test_failure_poisons_all_results_with_the_line_that_recorded_them(x: ol.Tensor, backend: object) -> None:
-    backend.fail_with = LaunchError("kernel add_7 failed")  # type: ignore[attr-defined]
+    failure = LaunchError("kernel add_7 failed")
+    failure.add_note("on stream 2")
+    backend.fail_with = failure  # type: ignore[attr-defined]
     first = x + 1.0
     second = ol.exp(x)  # the line of the second one
     for result, line in ((first, "first = x + 1.0"), (second, "second = ol.exp(x)"), (first, "first = x + 1.0")):
         with pytest.raises(LaunchError, match="kernel add_7 failed") as caught:
             result.numpy()
-        (note,) = caught.value.__notes__
+        first_note, note = caught.value.__notes__
+        assert first_note == "on stream 2"
         assert note.startswith("recorded at ") and __file__ in note and line in note
     with pytest.raises(LaunchError):
         first + 1.0

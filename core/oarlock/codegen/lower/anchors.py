@@ -8,9 +8,8 @@ from oarlock import dtypes
 from oarlock.codegen.kernel.builder import dtype_of
 from oarlock.codegen.lower.elementwise import combine, identity
 from oarlock.codegen.lower.emitter import EmitElement, Emitter
-from oarlock.codegen.values import shape_of
 from oarlock.codegen.lower.index import Index
-from oarlock.codegen.values import ints
+from oarlock.codegen.values import ints, shape_of
 from oarlock.dtypes import DType
 from oarlock.ir import Operation, Value
 from oarlock.ops import tensor
@@ -55,16 +54,19 @@ def _dot_general(e: Emitter, op: Operation, index: Index) -> Value:
     return b.convert(total, dtype)
 
 
-def window_position(
-    e: Emitter, start: Value, tap: Value, stride: int, dilation: int, low: int
-) -> Value:
+def window_position(e: Emitter, start: Value, tap: Value, stride: int, dilation: int, low: int) -> Value:
     """Where tap ``tap`` of the window at ``start`` reads: start * stride + tap * dilation - low; may lie outside."""
     b = e.b
     return b.sub(b.add(b.mul(start, b.i(stride)), b.mul(tap, b.i(dilation))), b.i(low))
 
 
 def _windowed(
-    e: Emitter, x: Value, dims: Sequence[int], positions: Sequence[Value], padded: Sequence[bool], rest: dict[int, Value]
+    e: Emitter,
+    x: Value,
+    dims: Sequence[int],
+    positions: Sequence[Value],
+    padded: Sequence[bool],
+    rest: dict[int, Value],
 ) -> tuple[Value, Value]:
     """(inside, element of x) at window positions of ``dims``, 0 where they lie outside."""
     b = e.b

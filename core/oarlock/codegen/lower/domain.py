@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from oarlock.codegen.fuse import ANCHORS, Group, is_free, through
 from oarlock.codegen.lower.emitter import Emitter
-from oarlock.codegen.values import shape_of
 from oarlock.codegen.lower.index import Index, Run, single, split_linear
-from oarlock.codegen.values import ints
+from oarlock.codegen.values import shape_of
 from oarlock.ir import Operation, Value
 
 __all__ = ["cuts", "member_index", "runs_between", "walk_runs"]

@@ -121,7 +121,9 @@ def _float_divmod(b: KernelBuilder, x: Value, y: Value) -> tuple[Value, Value]:
     remainder_out = b.select(nonzero, remainder_out, _copysign(b, [zero, y]))
     quotient = b.select(adjust, b.sub(quotient, b.const(1.0, dtype)), quotient)
     floored = b.unary("floor", quotient)
-    floored = b.select(b.lt(b.const(0.5, dtype), b.sub(quotient, floored)), b.add(floored, b.const(1.0, dtype)), floored)
+    floored = b.select(
+        b.lt(b.const(0.5, dtype), b.sub(quotient, floored)), b.add(floored, b.const(1.0, dtype)), floored
+    )
     ratio = b.emit("div", (x, y))
     floored = b.select(b.eq(quotient, zero), _copysign(b, [zero, ratio]), floored)
     by_zero = b.eq(y, zero)

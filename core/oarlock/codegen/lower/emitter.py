@@ -9,9 +9,9 @@ from typing import Literal
 from oarlock import dtypes
 from oarlock.codegen.kernel import KernelBuilder
 from oarlock.codegen.lower.index import Index, Run
+from oarlock.codegen.values import shape_of
 from oarlock.dtypes import DType
 from oarlock.errors import UnsupportedError
-from oarlock.codegen.values import shape_of
 from oarlock.ir import BufferType, Operation, ScalarType, Value
 from oarlock.ops import tensor
 

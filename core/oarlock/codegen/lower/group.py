@@ -8,12 +8,12 @@ from oarlock import dtypes
 from oarlock.codegen.fuse import Group, is_free, memory_of
 from oarlock.codegen.lower.anchors import ANCHOR_ELEMENTS
 from oarlock.codegen.lower.call import KernelCall, LibraryCall
-from oarlock.codegen.values import numel
 from oarlock.codegen.lower.pointwise import lower_pointwise
 from oarlock.codegen.lower.rows import lower_rows
 from oarlock.codegen.lower.solitary import SOLITARY_KERNELS, Solitary
 from oarlock.codegen.lower.tiles import lower_tiles, tiling
 from oarlock.codegen.lower.views import ELEMENTS
+from oarlock.codegen.values import numel
 from oarlock.dtypes import DType
 from oarlock.errors import UnsupportedError
 from oarlock.ir.text import print_op

@@ -42,7 +42,9 @@ def _element(e: Emitter, group: Group, runs: list[Run]) -> None:
         e.store(output, at, e.value(output, at))
 
 
-def _threads(e: Emitter, group: Group, target: Target, spans: list[tuple[int, int]], threads: int) -> tuple[int, int, int]:
+def _threads(
+    e: Emitter, group: Group, target: Target, spans: list[tuple[int, int]], threads: int
+) -> tuple[int, int, int]:
     """A thread per element, striding where there are more elements than threads."""
     b = e.b
     total = math.prod(group.domain)

@@ -76,7 +76,9 @@ class _Rows:
             return self.strided(self.count, thread, self.threads)
         if self.column and self.outer:
             return self.columns()
-        per_block = max(1, -(-self.count // 256), 2048 // max(1, self.length), -(-self.count // self.target.limits.max_grid[0]))
+        per_block = max(
+            1, -(-self.count // 256), 2048 // max(1, self.length), -(-self.count // self.target.limits.max_grid[0])
+        )
         step = e.parameter(per_block, b.index)
         start = b.mul(b.position("block_id", 0), step)
         e.loop(start, b.min(b.add(start, step), e.size(self.count, "rows")), self.one_row)
@@ -110,9 +112,10 @@ class _Rows:
     def row_level(self, depth: int, outer: Sequence[Run]) -> None:
         """Compute what stands on the row now, so that loops over its elements find it."""
         for member in self.group.members:
-            if member not in self.reductions and not self.group.is_element(member.results[0]):
-                if self.group.depths[member.results[0]] == depth:
-                    self.e.value(member.results[0], member_index(self.e, member.results[0], outer))
+            result = member.results[0]
+            on_row = member not in self.reductions and not self.group.is_element(result)
+            if on_row and self.group.depths[result] == depth:
+                self.e.value(result, member_index(self.e, result, outer))
 
     def place(self, outer: Sequence[Run], inner: Sequence[Run] | None) -> None:
         """Say where members are computed: on the row, and (with ``inner``) at one element of it."""

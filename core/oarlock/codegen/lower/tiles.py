@@ -190,7 +190,7 @@ class _Tiles:
 
     def tile(self, at: dict[int, Value], row: Value, column: Value) -> None:
         """Compute one tile; what lies past the last row or column is computed on clamped operands and not stored."""
-        e, b, plan = self.e, self.e.b, self.plan
+        b, plan = self.e.b, self.plan
         first_row = b.mul(row, b.i(plan.rows))
         rows = [b.i(0)]
         if plan.rows_dim is not None:
@@ -410,5 +410,3 @@ class _Convolution:
         positions.append(b.add(column, along))
         index = e.index_of_dims(self.x, [at[0], channel, *positions])
         return b.convert(e.vector(self.x, index, self.lanes), self.dtype)
-
-

@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping
 
 from oarlock.codegen.kernel import KernelBuilder
 from oarlock.codegen.kernel.builder import dtype_of
-from oarlock.codegen.math import error_function, exponential, hyperbolic, logarithm, power
+from oarlock.codegen.math import error_function, exponential, hyperbolic, logarithm, power, trigonometry
 from oarlock.codegen.math.number import FORMATS, Number
 from oarlock.errors import DTypeError, UnsupportedError
 from oarlock.ir import Value
 
 __all__ = ["BOUNDS", "FUNCTIONS", "emit"]
 
-_FAMILIES = (exponential, logarithm, hyperbolic, error_function, power)
+_FAMILIES = (exponential, logarithm, hyperbolic, error_function, power, trigonometry)
 
 FUNCTIONS: Mapping[str, Callable[..., Number]] = {n: f for family in _FAMILIES for n, f in family.FUNCTIONS.items()}
 """What can be generated, by name."""

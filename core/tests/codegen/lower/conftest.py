@@ -48,7 +48,9 @@ def program(types: Sequence[Type], body: Body) -> Operation:
     return Operation(context.definition("builtin.function"), attributes={"name": "f"}, regions=[Region([block])])
 
 
-def run_lowered(function: Operation, operands: Sequence[Any], target: Target) -> tuple[list[np.ndarray], list[KernelCall]]:
+def run_lowered(
+    function: Operation, operands: Sequence[Any], target: Target
+) -> tuple[list[np.ndarray], list[KernelCall]]:
     """Lower ``function`` and run its kernels in the interpreter."""
     lowered = lower(prepare(function), target)
     block = lowered.function.regions[0].block
@@ -108,7 +110,11 @@ def check(target: Target) -> Callable[..., list[KernelCall]]:
     """Compare the lowered program with the interpreter; gives the kernels' calls."""
 
     def run(
-        types: Sequence[TensorType], body: Body, operands: Sequence[Any] | None = None, rtol: float = 1e-5, atol: float = 1e-5
+        types: Sequence[TensorType],
+        body: Body,
+        operands: Sequence[Any] | None = None,
+        rtol: float = 1e-5,
+        atol: float = 1e-5,
     ) -> list[KernelCall]:
         function = program(types, body)
         given = random_operands(types) if operands is None else list(operands)

@@ -48,7 +48,11 @@ SEVERAL = {
             b("reduce_sum", b("abs", x), axes=(1,), keepdims=False),
         ],
     ),
-    "read_elsewhere": (2, [t(6, 6)], lambda b, x: b("add", b("abs", x), b("transpose", b("abs", x), permutation=(1, 0)))),
+    "read_elsewhere": (
+        2,
+        [t(6, 6)],
+        lambda b, x: b("add", b("abs", x), b("transpose", b("abs", x), permutation=(1, 0))),
+    ),
 }
 
 

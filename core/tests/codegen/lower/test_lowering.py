@@ -98,7 +98,10 @@ ROWS = {
 }
 
 CONTRACTIONS = {
-    "product_with_bias": ([t(7, 5), t(5, 37), t(37)], lambda b, x, y, z: b("add", dot(b, x, y, NO_BATCH, ((1,), (0,))), z)),
+    "product_with_bias": (
+        [t(7, 5), t(5, 37), t(37)],
+        lambda b, x, y, z: b("add", dot(b, x, y, NO_BATCH, ((1,), (0,))), z),
+    ),
     "right_transposed": ([t(5, 19), t(7, 19)], lambda b, x, y: dot(b, x, y, NO_BATCH, ((1,), (1,)))),
     "left_transposed": ([t(5, 7), t(5, 19)], lambda b, x, y: dot(b, x, y, NO_BATCH, ((0,), (0,)))),
     "both_transposed": ([t(33, 32), t(32, 33)], lambda b, x, y: dot(b, x, y, NO_BATCH, ((0,), (1,)))),
@@ -133,7 +136,10 @@ CONTRACTIONS = {
     "conv_strided": ([t(2, 2, 5, 19), t(3, 2, 3, 3)], lambda b, x, w: conv(b, x, w, (2, 2), ((1, 1),) * 2, (1, 1))),
     "conv_dilated": ([t(1, 2, 7, 19), t(3, 2, 3, 3)], lambda b, x, w: conv(b, x, w, (1, 2), ((0, 0),) * 2, (1, 2))),
     "conv_stride_3": ([t(1, 2, 3, 50), t(3, 2, 1, 5)], lambda b, x, w: conv(b, x, w, (1, 3), ((0, 0), (2, 0)), (1, 1))),
-    "conv_skips_columns": ([t(1, 2, 5, 50), t(3, 2, 1, 1)], lambda b, x, w: conv(b, x, w, (2, 2), ((0, 0),) * 2, (1, 1))),
+    "conv_skips_columns": (
+        [t(1, 2, 5, 50), t(3, 2, 1, 1)],
+        lambda b, x, w: conv(b, x, w, (2, 2), ((0, 0),) * 2, (1, 1)),
+    ),
     "depthwise": ([t(2, 3, 5, 13), t(3, 1, 3, 3)], lambda b, x, w: conv(b, x, w, (1, 1), ((1, 1),) * 2, (1, 1), 3)),
     "depthwise_strided": (
         [t(1, 2, 7, 13), t(2, 1, 5, 3)],

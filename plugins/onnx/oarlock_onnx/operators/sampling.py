@@ -76,7 +76,8 @@ def _taps(b: GraphBuilder, part: Value, dim: int, mode: str, padding: str, corne
     if mode == "nearest":
         place = b("round", place)
     edges = (0.0, dim - 1.0) if corners else (-0.5, dim - 0.5)
-    place = _held(b, place, dim, padding, edges)
+    if mode != "cubic":  # whose neighbours are brought inside one by one
+        place = _held(b, place, dim, padding, edges)
     if mode == "nearest":
         return [_settled(b, place, None, dim, padding, edges)]
     low = b("floor", place)

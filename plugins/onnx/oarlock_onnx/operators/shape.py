@@ -190,7 +190,7 @@ def split(b: GraphBuilder, node: Node) -> list[Item]:
 
 @operator("Slice")
 def slice_node(b: GraphBuilder, node: Node) -> Value:
-    """``x[start:end:step]`` along axes; numbers outside are clamped as in Python."""
+    """``x[start:end:step]`` along axes; numbers outside are clamped."""
     x = node.input(0)
     rank = len(shape_of(x))
     if node.version < 10:
@@ -204,12 +204,16 @@ def slice_node(b: GraphBuilder, node: Node) -> Value:
     if not len(starts) == len(ends) == len(axes) == len(steps) or 0 in steps:
         raise ModelError(f"starts {list(starts)}, ends {list(ends)}, axes {list(axes)}, steps {list(steps)} do not fit")
     for axis, start, end, step in zip(axes_of(axes, rank), starts, ends, steps, strict=True):
-        x = _slice_one(b, x, axis, slice(start, end, step))
+        x = _slice_one(b, x, axis, start, end, step)
     return x
 
 
-def _slice_one(b: GraphBuilder, x: Value, axis: int, part: slice) -> Value:
-    start, stop, step = part.indices(shape_of(x)[axis])
+def _slice_one(b: GraphBuilder, x: Value, axis: int, start: int, end: int, step: int) -> Value:
+    """One axis; as in Python, but a backward start before the front is held to the first element."""
+    dim = shape_of(x)[axis]
+    if step < 0 and dim and start < -dim:
+        start = 0
+    start, stop, step = slice(start, end, step).indices(dim)
     count = len(range(start, stop, step))
     if count == 0:
         return slice_axis(b, x, axis, 0, 0)

@@ -56,8 +56,6 @@ def window_of(node: Node, dims: Sequence[int], kernel: Sequence[int]) -> Window:
         for axis in range(rank)
     ]
     low, high, out, extra = (tuple(part[place] for part in axes) for place in range(4))
-    if min(out) < 0:
-        raise ModelError(f"kernel {list(kernel)} does not fit {list(dims)} with pads {list(pads)}")
     return Window(tuple(dims), tuple(kernel), strides, dilations, low, high, out, extra)
 
 
@@ -76,7 +74,7 @@ def _axis(
         raise ModelError(f"auto_pad {auto!r} is not known")
     room = dim + low + high - span
     if room < 0:
-        return low, high, room // stride + 1 if room <= -stride else 0, 0
+        raise ModelError(f"a window of {span} elements does not fit {dim} with padding {low} and {high}")
     out = room // stride + 1
     if ceil and room % stride and out * stride < dim + low:
         out += 1
