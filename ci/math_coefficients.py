@@ -109,7 +109,6 @@ LN2 = mp.log(2)
 HALF_LN2 = LN2 / 2 * mp.mpf("1.001")
 QUARTER_PI = mp.pi / 4 * mp.mpf("1.001")
 S_MAX = ((mp.sqrt(2) - 1) / (mp.sqrt(2) + 1)) ** 2 * mp.mpf("1.001")
-TAN_PI_8 = (mp.sqrt(2) - 1) ** 2 * mp.mpf("1.002")
 TINY = mp.mpf("1e-9")
 
 
@@ -153,8 +152,8 @@ FITS = {
         {32: 5, 64: 13}, "asin x = x + x z p(z), z = x^2",
     ),
     "ATAN": Fit(
-        _root(lambda x: (mp.atan(x) / x - 1) / x**2), _root(lambda x: x**3 / mp.atan(x)), (TINY, TAN_PI_8),
-        {32: 5, 64: 12}, "atan x = x + x z p(z), z = x^2",
+        _root(lambda x: (mp.atan(x) / x - 1) / x**2), _root(lambda x: x**3 / mp.atan(x)), (TINY, mp.mpf(0.2505)),
+        {32: 5, 64: 13}, "atan x = x + x z p(z), z = x^2, up to 1/2",
     ),
     "SINH": Fit(
         _root(lambda r: (mp.sinh(r) / r - 1) / r**2), _root(lambda r: r**3 / mp.sinh(r)), (TINY, HALF_LN2**2),
@@ -174,7 +173,11 @@ FITS = {
     ),
     "ERFC": Fit(
         lambda u: mp.log(mp.erfc(u + 2)), lambda u: mp.erfc(u + 2) / mp.erf(u + 2), (mp.mpf("-1.001"), mp.mpf(2)),
-        {32: 8, 64: 24}, "erfc x = exp(p(x - 2)) from 1 to 4; relative to erf",
+        {32: 8}, "erfc x = exp(p(x - 2)) from 1 to 4; relative to erf",
+    ),
+    "ERFC_WIDE": Fit(
+        lambda u: mp.log(mp.erfc(u + 3)), lambda u: mp.erfc(u + 3) / mp.erf(u + 3), (mp.mpf("-2.001"), mp.mpf(3)),
+        {64: 27}, "erfc x = exp(p(x - 3)) from 1 to 6; relative to erf",
     ),
 }  # fmt: skip
 

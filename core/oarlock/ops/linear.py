@@ -91,10 +91,8 @@ def _geometry(attributes: Attributes, rank: int) -> tuple[tuple[int, ...], Any, 
 def _infer_transposed(types: Sequence[TensorType], attributes: Attributes) -> Sequence[TensorType]:
     x, w = types
     check_dtype("conv_transpose", "the operand", same_dtypes("conv_transpose", types), FLOATS)
-    if x.rank != w.rank or x.rank < 2:
-        raise ShapeError(
-            f"conv_transpose: x is {x}, w is {w}: both need [N, C, spatial...] and [C, O/groups, spatial...]"
-        )
+    if x.rank != w.rank or x.rank < 3:
+        raise ShapeError(f"conv_transpose: x is {x} and w is {w}, not [N, C, spatial...] and [C, O/groups, spatial...]")
     groups = int_of("conv_transpose", attributes, "groups", least=1)
     shape, weights = static_shape("conv_transpose", "x", x, 1), static_shape("conv_transpose", "w", w)
     if shape[0] != weights[0] or shape[0] % groups:

@@ -243,6 +243,7 @@ def _scatter_nd(operands: Sequence[Array], attributes: Attributes) -> Sequence[A
 
 
 def around(rng: np.random.Generator, size: int, shape: tuple[int, ...], dtype: DType = dtypes.int32) -> Array:
+    """Indices from one below 0 (where signed) to one past ``size``."""
     return np.asarray(rng.integers(-1 if dtype.is_signed else 0, size + 1, shape)).astype(dtype.numpy)
 
 

@@ -67,7 +67,7 @@ def child(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     def run(code: str, timeout_s: float = 60.0, **environment: str) -> subprocess.CompletedProcess[str]:
         environ = {
             **os.environ,
-            "PYTHONPATH": os.pathsep.join(paths),
+            "PYTHONPATH": os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep),
             "OARLOCK_CACHE_DIR": str(tmp_path / "child-cache"),
             **environment,
         }

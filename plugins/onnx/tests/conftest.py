@@ -119,3 +119,9 @@ def sample_models() -> list[ModelProto]:
         },
     )
     return [network, recurrent, control]
+
+
+@pytest.fixture
+def samples() -> list[ModelProto]:
+    """``sample_models``."""
+    return sample_models()

@@ -11,14 +11,27 @@ from collections.abc import Callable, Mapping
 
 from oarlock.codegen.kernel import KernelBuilder
 from oarlock.codegen.kernel.builder import dtype_of
-from oarlock.codegen.math import error_function, exponential, hyperbolic, logarithm, power, trigonometry
+from oarlock.codegen.math import (
+    error_function,
+    exponential,
+    hyperbolic,
+    inverse_hyperbolic,
+    inverse_trigonometry,
+    logarithm,
+    power,
+    remainder,
+    trigonometry,
+)
 from oarlock.codegen.math.number import FORMATS, Number
 from oarlock.errors import DTypeError, UnsupportedError
 from oarlock.ir import Value
 
 __all__ = ["BOUNDS", "FUNCTIONS", "emit"]
 
-_FAMILIES = (exponential, logarithm, hyperbolic, error_function, power, trigonometry)
+_FAMILIES = (
+    exponential, logarithm, trigonometry, inverse_trigonometry, hyperbolic, inverse_hyperbolic, power, error_function,
+    remainder,
+)  # fmt: skip
 
 FUNCTIONS: Mapping[str, Callable[..., Number]] = {n: f for family in _FAMILIES for n, f in family.FUNCTIONS.items()}
 """What can be generated, by name."""

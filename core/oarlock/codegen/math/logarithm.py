@@ -13,7 +13,7 @@ from oarlock.codegen.math import coefficients as table
 from oarlock.codegen.math.exponent import decompose
 from oarlock.codegen.math.number import Number, select
 
-__all__ = ["BOUNDS", "FUNCTIONS", "log_of_positive"]
+__all__ = ["BOUNDS", "FUNCTIONS", "log1p_of_sum", "log_of_positive", "with_limits"]
 
 
 def _significand(m: Number) -> tuple[Number, Number]:
@@ -77,12 +77,18 @@ def log10(x: Number) -> Number:
     return _other_base(x, table.LOG10_E[width], table.LOG10_2[width])
 
 
-def log1p(x: Number) -> Number:
-    """log(1 + x)."""
+def log1p_of_sum(x: Number, low: Number | None = None) -> Number:
+    """log(1 + x + low), ``low`` being below x's last bits."""
     u = 1.0 + x
     back = u - 1.0
     rounding = (1.0 - (u - back)) + (x - back)  # 1 + x - u, exactly
-    return with_limits(u, log_of_positive(u, rounding / u)).with_sign(x.sign())
+    extra = rounding if low is None else rounding + low
+    return with_limits(u, log_of_positive(u, extra / u))
+
+
+def log1p(x: Number) -> Number:
+    """log(1 + x)."""
+    return log1p_of_sum(x).with_sign(x.sign())
 
 
 FUNCTIONS: dict[str, Callable[[Number], Number]] = {"log": log, "log2": log2, "log10": log10, "log1p": log1p}

@@ -110,7 +110,11 @@ class Number:
     def __rtruediv__(self, other: float) -> Number:
         return self.like(other) / self
 
-    def __mod__(self, other: Number) -> Number:
+    def __floordiv__(self, other: Number | int) -> Number:
+        """Quotient of unsigned integers; ``other`` is not 0."""
+        return self._binary("quot", other)
+
+    def __mod__(self, other: Number | int) -> Number:
         """Remainder of unsigned integers; ``other`` is not 0."""
         return self._binary("rem", other)
 

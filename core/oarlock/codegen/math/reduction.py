@@ -82,8 +82,8 @@ def _turns(x: Number) -> tuple[Number, Number]:
     b1, b0 = b >> half, b & ones
     middle = ((m0 * b0) >> half) + m1 * b0 + ((m0 * b1) & ones)
     high_of_b = m1 * b1 + ((m0 * b1) >> half) + (middle >> half)
-    c1 = c >> half
-    high_of_c = m1 * c1 + ((m0 * c1) >> half)  # to a few units of the last place, which is far below x's precision
+    c1, c0 = c >> half, c & ones
+    high_of_c = m1 * c1 + ((m0 * c1) >> half) + ((m1 * c0) >> half)  # but for two units in the last place
     low = significand * b + high_of_c
     carry = select(low < high_of_c, low.like(1), low.like(0))
     return significand * a + high_of_b + carry, low

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -49,7 +50,7 @@ def loop(b: GraphBuilder, node: Node) -> list[Item]:
     limit, keep = node.optional(0), node.optional(1)
     body = node.graph("body")
     carried: list[Item] = list(node.inputs[2:])
-    trips = MAX_TRIPS if limit is None else int(b.static(limit, "the trip count").reshape(()))
+    trips = math.inf if limit is None else int(b.static(limit, "the trip count").reshape(()))
     going = keep is None or bool(b.static(keep, "the loop's condition").reshape(()))
     scanned: list[list[Value]] = []
     count = 0

@@ -34,9 +34,7 @@ def kernel_of(node: Node, weight: Value) -> tuple[int, ...]:
     """The kernel's shape: that of the weight, with which the attribute must agree."""
     kernel = shape_of(weight)[2:]
     if node.has("kernel_shape") and node.integers("kernel_shape") != kernel:
-        raise ModelError(
-            f"kernel_shape {list(node.integers('kernel_shape'))} is not that of the weight, {list(kernel)}"
-        )
+        raise ModelError(f"kernel_shape {list(node.integers('kernel_shape'))}: the weight's is {list(kernel)}")
     return kernel
 
 

@@ -110,11 +110,8 @@ def _suppressed(corners: Array, scores: Array, limit: int, overlap: float, least
 def tf_idf_vectorizer(b: GraphBuilder, node: Node) -> Value:
     """Counts of n-grams of integers, with up to a number of elements skipped between two of an n-gram."""
     x, mode = node.input(0), node.string("mode")
-    shortest, longest, skips = (
-        node.integer("min_gram_length"),
-        node.integer("max_gram_length"),
-        node.integer("max_skip_count"),
-    )
+    shortest, longest = node.integer("min_gram_length"), node.integer("max_gram_length")
+    skips = node.integer("max_skip_count")
     if not node.has("pool_int64s") or mode not in ("TF", "IDF", "TFIDF"):
         raise ModelError(f"mode {mode!r} with n-grams of strings is not supported")
     pool, starts, places = node.integers("pool_int64s"), node.integers("ngram_counts"), node.integers("ngram_indexes")

@@ -37,6 +37,12 @@ _FAR = 2.0**20
 """Beyond every quantised range, and exact in float32 with any zero point added."""
 
 
+def _dtype_attribute(node: Node, name: str, default: DType) -> DType:
+    """A dtype attribute, in which 0 means the default."""
+    number = node.integer(name, 0)
+    return onnx_dtype(number, name) if number else default
+
+
 def _spread(b: GraphBuilder, value: Value, x: Value, axis: int, block: int) -> Value:
     """A scale or zero point, to broadcast against ``x``: one for all, one per entry of an axis, one per block."""
     dims, shape = shape_of(x), shape_of(value)
@@ -74,11 +80,10 @@ def quantize_linear(b: GraphBuilder, node: Node) -> Value:
     """saturate(round(x / scale) + zero point); halves round to even."""
     x, scale, zero = node.input(0), node.input(1), node.optional(2)
     axis, block = node.integer("axis", 1), node.integer("block_size", 0)
-    wanted = onnx_dtype(node.integer("output_dtype"), "output_dtype") if node.integer("output_dtype", 0) else None
-    target = wanted or (dtypes.uint8 if zero is None else dtype_of(zero))
+    target = _dtype_attribute(node, "output_dtype", dtypes.uint8 if zero is None else dtype_of(zero))
     if zero is not None and dtype_of(zero) != target:
         raise ModelError(f"output_dtype {target} and a zero point of {dtype_of(zero)} differ")
-    inner = onnx_dtype(node.integer("precision"), "precision") if node.integer("precision", 0) else dtype_of(scale)
+    inner = _dtype_attribute(node, "precision", dtype_of(scale))
     ratio = b("divide", cast(b, x, inner), cast(b, _spread(b, scale, x, axis, block), inner))
     zero = None if zero is None else _spread(b, zero, x, axis, block)
     return _saturated(b, b("round", ratio), zero, target)
@@ -89,9 +94,7 @@ def dequantize_linear(b: GraphBuilder, node: Node) -> Value:
     """(x - zero point) * scale."""
     x, scale, zero = node.input(0), node.input(1), node.optional(2)
     axis, block = node.integer("axis", 1), node.integer("block_size", 0)
-    wanted = (
-        onnx_dtype(node.integer("output_dtype"), "output_dtype") if node.integer("output_dtype", 0) else dtype_of(scale)
-    )
+    wanted = _dtype_attribute(node, "output_dtype", dtype_of(scale))
     number = cast(b, x, dtypes.int32)
     if zero is not None:
         if dtype_of(zero) != dtype_of(x):

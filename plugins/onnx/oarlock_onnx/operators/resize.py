@@ -150,7 +150,7 @@ def _coordinates(transform: str, dim: int, size: int, scale: float, roi: Sequenc
     if transform == "half_pixel_symmetric":
         return dim / 2 * (1 - size / exact) + (x + 0.5) / scale - 0.5
     if transform == "pytorch_half_pixel":
-        return (x + 0.5) / scale - 0.5 if exact > 1 else np.zeros(size)
+        return (x + 0.5) / scale - 0.5 if size > 1 else np.zeros(size)
     if transform == "align_corners":
         return x * (dim - 1) / (exact - 1) if exact > 1 else np.zeros(size)
     if transform == "asymmetric":
@@ -159,8 +159,8 @@ def _coordinates(transform: str, dim: int, size: int, scale: float, roi: Sequenc
         return (x + 0.5) / scale
     if transform == "tf_crop_and_resize":
         start, end = roi[place], roi[place + len(roi) // 2]
-        if exact > 1:
-            return start * (dim - 1) + x * (end - start) * (dim - 1) / (exact - 1)
+        if size > 1:
+            return start * (dim - 1) + x * (end - start) * (dim - 1) / (size - 1)
         return np.full(size, 0.5 * (start + end) * (dim - 1))
     raise ModelError(f"coordinate_transformation_mode {transform!r} is not known")
 

@@ -159,6 +159,7 @@ class FakeDriver(Driver):
         self.ids = itertools.count(1)
         self.inside: int | None = None
         self.block: dict[str, threading.Event] = {}
+        self.blocking = False
         self.bindings: list[Any] = []
         self.order: list[str] = []
 
@@ -233,6 +234,8 @@ class FakeDriver(Driver):
     def copy_in(self, stream: Any, dst: Any, dst_offset: int, src: memoryview) -> None:
         self.enter("copy_in")
         self.check(dst, dst_offset, len(src), "copy_in")
+        while self.blocking and self.streams[stream].pending:
+            time.sleep(0.001)
         data = np.frombuffer(bytes(src), np.uint8)
         self.submit(stream, lambda: dst.bytes.__setitem__(slice(dst_offset, dst_offset + len(data)), data))
 
