@@ -122,6 +122,10 @@ def _root(function: Function) -> Function:
     return lambda z: function(mp.sqrt(z))
 
 
+def _log_erfcx(x: mp.mpf) -> mp.mpf:
+    return mp.log(mp.erfc(x)) + x**2
+
+
 FITS = {
     "EXP": Fit(
         lambda r: (mp.expm1(r) - r) / r**2, lambda r: r**2 / mp.expm1(r), (-HALF_LN2, HALF_LN2), {32: 5, 64: 11},
@@ -172,12 +176,12 @@ FITS = {
         "erf x = x + x p(z), z = x^2, up to 1",
     ),
     "ERFC": Fit(
-        lambda u: mp.log(mp.erfc(u + 2)), lambda u: mp.erfc(u + 2) / mp.erf(u + 2), (mp.mpf("-1.001"), mp.mpf(2)),
-        {32: 8}, "erfc x = exp(p(x - 2)) from 1 to 4; relative to erf",
+        lambda u: _log_erfcx(u + 2), lambda u: mp.erfc(u + 2) / mp.erf(u + 2), (mp.mpf("-1.001"), mp.mpf(2)),
+        {32: 8}, "erfc x = exp(p(x - 2) - x^2) from 1 to 4; relative to erf",
     ),
     "ERFC_WIDE": Fit(
-        lambda u: mp.log(mp.erfc(u + 3)), lambda u: mp.erfc(u + 3) / mp.erf(u + 3), (mp.mpf("-2.001"), mp.mpf(3)),
-        {64: 27}, "erfc x = exp(p(x - 3)) from 1 to 6; relative to erf",
+        lambda u: _log_erfcx(u + 3), lambda u: mp.erfc(u + 3) / mp.erf(u + 3), (mp.mpf("-2.001"), mp.mpf(3)),
+        {64: 28}, "erfc x = exp(p(x - 3) - x^2) from 1 to 6; relative to erf",
     ),
 }  # fmt: skip
 

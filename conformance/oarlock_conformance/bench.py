@@ -158,6 +158,11 @@ class Bench:
         """``y[i] = x[i] + by`` on the device; ``y_at`` and ``x_at`` are byte offsets."""
         self.launch(self.program(kernels.increment), (count, 1, 1), [(x, x_at), (y, y_at)], [by], stream)
 
+    def stamp(self, out: Buffer, grid: tuple[int, int, int], salt: int = 1, offset: int = 0) -> None:
+        """Each block i of ``grid`` adds ``salt + i`` to int32 number i from byte ``offset`` of ``out``."""
+        wide, high = (min(size, 2**31 - 1) for size in grid[:2])
+        self.launch(self.program(kernels.stamp), grid, [(out, offset)], [salt, wide, high])
+
     def spin(self, out: Buffer, seed: int, stream: Stream | None = None, seconds: float = SPIN_S) -> None:
         """Keep the device busy for about ``seconds``; at the end ``out[1] = seed`` (uint32)."""
         program = self.program(kernels.spin)

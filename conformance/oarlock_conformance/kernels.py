@@ -9,7 +9,7 @@ from oarlock.codegen.kernel import KernelBuilder
 from oarlock.dtypes import DType
 from oarlock.ir import BufferType, Operation, Value
 
-__all__ = ["broadcast_scalar", "copy_scalars", "increment", "reverse_in_block", "spin", "stamp", "weighted_sum"]
+__all__ = ["broadcast_scalar", "copy_scalars", "increment", "reverse_in_block", "spin", "stamp", "sum_of", "weighted_sum"]
 
 Body = Callable[[KernelBuilder, Callable[[str, Value], Value]], None]
 
@@ -33,23 +33,18 @@ def _kernel(
     return b.function
 
 
-def _block(b: KernelBuilder) -> Value:
-    """The number of this block, counted along x, then y, then z."""
-    x, y, z = (b.position("block_id", axis) for axis in range(3))
-    wide, high = (b.position("block_count", axis) for axis in range(2))
-    return b.add(b.mul(b.add(b.mul(z, high), y), wide), x)
-
-
 def stamp() -> Operation:
-    """``out[i] += salt + i`` for each block i: a block left out, or run twice, shows."""
+    """``out[i] += salt + i`` for each block i, counted along x, then y, then z: one left out, or run twice, shows."""
 
     def body(b: KernelBuilder, at: Callable[[str, Value], Value]) -> None:
-        i = _block(b)
+        x, y, z = (b.position("block_id", axis) for axis in range(3))
+        i = b.add(b.mul(b.add(b.mul(z, b.arguments["high"]), y), b.arguments["wide"]), x)
         place = at("out", i)
         out = b.arguments["out"]
         b.store(out, place, b.add(b.load(out, place), b.add(b.arguments["salt"], i)))
 
-    return _kernel("stamp", [("out", dtypes.int32, "both")], [("salt", dtypes.int32)], body)
+    scalars = [("salt", dtypes.int32), ("wide", dtypes.int32), ("high", dtypes.int32)]
+    return _kernel("stamp", [("out", dtypes.int32, "both")], scalars, body)
 
 
 def increment() -> Operation:
@@ -112,6 +107,21 @@ def weighted_sum(inputs: int) -> Operation:
 
     buffers = [(f"in{k}", dtypes.int32, "read") for k in range(inputs)]
     return _kernel(f"weighted_sum_{inputs}", [*buffers, ("out", dtypes.int32, "write")], [], body)
+
+
+def sum_of() -> Operation:
+    """``y[0] = -1 + sum of the first count elements of x``: x is not read where count is 0."""
+
+    def body(b: KernelBuilder, at: Callable[[str, Value], Value]) -> None:
+        def step(index: Value, carried: list[Value]) -> list[Value]:
+            return [b.add(carried[0], b.load(b.arguments["x"], at("x", index)))]
+
+        start = b.const(-1, dtypes.int32)
+        (total,) = b.loop(b.const(0, dtypes.int32), b.arguments["count"], step, [start])
+        b.store(b.arguments["y"], at("y", b.i(0)), total)
+
+    buffers = [("x", dtypes.int32, "read"), ("y", dtypes.int32, "write")]
+    return _kernel("sum_of", buffers, [("count", dtypes.int32)], body)
 
 
 def broadcast_scalar() -> Operation:

@@ -16,10 +16,10 @@ from oarlock import dtypes
 from oarlock.codegen.fuse import is_free, memory_of
 from oarlock.codegen.lower.anchors import pairs
 from oarlock.codegen.lower.elementwise import identity
-from oarlock.codegen.lower.tiles import tiling
+from oarlock.codegen.lower.tiles import contiguous_along, tiling
 from oarlock.codegen.schedule_dialect import SCHEDULE
-from oarlock.codegen.values import ints, shape_of
-from oarlock.ir import Context, Operation, Value
+from oarlock.codegen.values import ints, numel, shape_of
+from oarlock.ir import Attribute, Context, Operation, Value
 from oarlock.ops import ArrayBuilder, array_context, tensor
 from oarlock.target import Target
 
@@ -87,8 +87,12 @@ def _sort(op: Operation, context: Context, target: Target) -> list[Value]:
     dtype = tensor(op.results[1]).dtype
     keys, positions = x, b("iota", shape=shape, axis=axis, dtype=dtypes.int32)
     width = 1
-    while width < shape[axis] and math.prod(shape):
-        attributes = {"axis": axis, "width": width, "descending": bool(op.attributes["descending"])}
+    while width < shape[axis] and numel(x):
+        attributes: dict[str, Attribute] = {
+            "axis": axis,
+            "width": width,
+            "descending": bool(op.attributes["descending"]),
+        }
         keys, positions = b.create("schedule.merge_pass", (keys, positions), attributes).results
         width *= 2
     return [keys, b.convert(positions, dtype)]
@@ -171,6 +175,8 @@ def _convolution(op: Operation, context: Context, target: Target) -> list[Value]
         x = b("reshape", x, shape=(*padded[:-1], columns, stride))
         order = (*range(len(padded) - 1), len(padded), len(padded) - 1)
         x = b.create("schedule.copy", (b("transpose", x, permutation=order),)).result
+    elif not contiguous_along(x, len(shape) - 1):
+        x = b.create("schedule.copy", (x,)).result
     attributes = {"strides": strides, "dilation": dilation, "groups": op.attributes["groups"]}
     return [b.create("schedule.convolution", (x, w), attributes, [op.result.type]).result]
 

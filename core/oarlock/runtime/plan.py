@@ -102,6 +102,8 @@ class Plan:
         limits = self.device.target.limits
         lives = [Life(_nbytes(v, self.device), first[v], last[v]) for v in temporaries]
         layout = lay_out(lives, max(256, limits.binding_alignment or 1))
+        known = {*first, *kept, *self.arguments}
+        self._empty = [v for v in last if v not in known]  # nobody computes a value without elements
         self.arena_bytes = layout.nbytes
         self.lower_bound_bytes = layout.lower_bound
         self.separate = limits.exclusive_binding or layout.nbytes > min(limits.max_allocation, limits.max_binding)
@@ -124,6 +126,8 @@ class Plan:
             if value not in where:
                 made = empty(self.device, tensor(value).dtype, shape_of(value), label="result")
                 where[value] = (made.buffer, made.offset_bytes)
+        for value in self._empty:
+            where[value] = (self.device.allocate(0), 0)
         if self.separate:
             self._run_separate(where, scalars)
         else:

@@ -146,6 +146,7 @@ def test_only_that_matches_nothing_says_what_there_is(stage, text_file, capsys):
 
 def test_model_file_is_imported_for_the_shapes_given(tmp_path, capsys):
     import onnx
+
     kind = onnx.helper.make_tensor_value_info
     graph = onnx.helper.make_graph(
         [onnx.helper.make_node("Relu", ["x"], ["y"])],

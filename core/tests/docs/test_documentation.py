@@ -30,9 +30,7 @@ def name_of(page: Path) -> str:
 def blocks(page: Path, *languages: str) -> list[tuple[int, str]]:
     """(line number, text) of the fenced blocks in one of ``languages``."""
     text = page.read_text(encoding="utf-8")
-    return [
-        (text.count("\n", 0, match.start(2)), match[2]) for match in _BLOCK.finditer(text) if match[1] in languages
-    ]
+    return [(text.count("\n", 0, match.start(2)), match[2]) for match in _BLOCK.finditer(text) if match[1] in languages]
 
 
 def commands(page: Path) -> list[list[str]]:
@@ -42,6 +40,14 @@ def commands(page: Path) -> list[list[str]]:
     lines += re.findall(r"`([^`\n]+)`", _BLOCK.sub("", text))
     parts = [part.split("#")[0].strip().removeprefix("$ ") for line in lines for part in line.split("&&")]
     return [part.split() for part in parts if part.startswith("oarlock ")]
+
+
+def options_of(command: str) -> set[str]:
+    """The options of a command."""
+    module = next(item.module for item in COMMANDS if item.name == command)
+    parser = argparse.ArgumentParser()
+    importlib.import_module(module).add_arguments(parser)
+    return {option for action in parser._actions for option in action.option_strings}
 
 
 @pytest.mark.parametrize("page", RUNNABLE, ids=name_of)
@@ -58,14 +64,12 @@ def test_guide_has_python():
 
 @pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=name_of)
 def test_commands_on_page_exist(page):
-    known = {command.name: command.module for command in COMMANDS}
+    known = {command.name for command in COMMANDS}
     for words in commands(page):
         if words[1].startswith("-"):
             continue
         assert words[1] in known, f"{name_of(page)}: no command {' '.join(words)}"
-        parser = argparse.ArgumentParser()
-        importlib.import_module(known[words[1]]).add_arguments(parser)
-        options = {option for action in parser._actions for option in action.option_strings}
+        options = options_of(words[1])
         for word in words[2:]:
             option = word.split("=")[0].strip("[].,")
             if option.startswith("--"):
@@ -106,6 +110,11 @@ def test_decision_has_its_parts(page):
     text = page.read_text(encoding="utf-8")
     assert text.startswith(f"# {int(page.name[:4])}. ")
     assert all(f"**{part}.**" in text for part in ("Context", "Decision", "Consequence"))
+
+
+def test_options_of_models_page_exist():
+    told = set(re.findall(r"--[a-z]+", (ROOT / "docs/guide/models.md").read_text(encoding="utf-8")))
+    assert told <= options_of("run") | options_of("inspect")
 
 
 def test_settings_are_those_there_are():

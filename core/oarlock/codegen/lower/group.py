@@ -16,6 +16,7 @@ from oarlock.codegen.lower.views import ELEMENTS
 from oarlock.codegen.values import numel
 from oarlock.dtypes import DType
 from oarlock.errors import UnsupportedError
+from oarlock.ir import TensorType
 from oarlock.ir.text import print_op
 from oarlock.target import Target
 
@@ -27,7 +28,7 @@ TABLE = {**ELEMENTS, **ANCHOR_ELEMENTS}
 def index_dtype(group: Group, target: Target) -> DType:
     """int32 where every tensor has fewer than 2^31 elements, else int64; UnsupportedError where the target lacks it."""
     values = [*group.leaves, *group.outputs, *(v for m in group.members for v in (*m.operands, *m.results))]
-    largest = max((numel(v) for v in values), default=0)
+    largest = max((numel(v) for v in values if isinstance(v.type, TensorType)), default=0)
     if largest < 2**31 - 2**20:
         return dtypes.int32
     if not target.computes(dtypes.int64):

@@ -16,7 +16,8 @@ __all__ = ["BOUNDS", "FUNCTIONS"]
 
 _ONE = {32: 4.0, 64: 6.0}
 """From here erf rounds to 1."""
-_CENTRE = {32: 2.0, 64: 2.0}
+_FAR = {32: (2.0, table.ERFC[32]), 64: (3.0, table.ERFC_WIDE[64])}
+"""Centre and coefficients of log(erfc(x))."""
 
 
 def erf(x: Number) -> Number:
@@ -25,8 +26,9 @@ def erf(x: Number) -> Number:
     magnitude = x.abs()
     z = x * x
     near = magnitude + magnitude * z.polynomial(table.ERF[width])
-    u = clamp(magnitude, 1.0, _ONE[width]) - _CENTRE[width]
-    far = 1.0 - exp_of_moderate(u.polynomial(table.ERFC[width]))
+    centre, coefficients = _FAR[width]
+    u = clamp(magnitude, 1.0, _ONE[width]) - centre
+    far = 1.0 - exp_of_moderate(u.polynomial(coefficients))
     return select(magnitude < 1.0, near, far).with_sign(x.sign())
 
 

@@ -186,8 +186,8 @@ class Number:
         return Number(self.b, self.b.bitcast(self.value, self.format.dtype))
 
     def head(self) -> Number:
-        """The float with the lower half of its significand cleared: products of two heads are exact."""
-        cleared = (self.format.stored + 1) // 2
+        """The float with the lower half of its significand cleared: the product of two heads is exact."""
+        cleared = (self.format.stored + 2) // 2
         mask = ((1 << self.dtype.bits) - 1) ^ ((1 << cleared) - 1)
         return (self.unsigned() & mask).real()
 

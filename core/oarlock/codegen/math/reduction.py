@@ -98,7 +98,8 @@ def _digits(skipped: Number) -> tuple[Number, Number, Number]:
         chosen = (index & stage).differs(0)
         kept = min(stage + 3, len(words))
         words = [
-            _choose(chosen, words[i + stage], words[i], skipped) if i + stage < len(words) else words[i] for i in range(kept)
+            _choose(chosen, words[i + stage], words[i], skipped) if i + stage < len(words) else words[i]
+            for i in range(kept)
         ]
     shift = skipped & (width - 1)
     back = (width - 1) - shift

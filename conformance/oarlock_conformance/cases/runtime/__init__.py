@@ -1,0 +1,77 @@
+"""The runtime level: every statement of the contract that can be seen from outside, on one device."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from oarlock.errors import OarlockError
+from oarlock.runtime import Device, Stats
+from oarlock_conformance.bench import Bench
+from oarlock_conformance.case import Case, Failure, Options, Outcome
+from oarlock_conformance.cases import Report
+from oarlock_conformance.registry import RUNTIME
+
+__all__ = ["plan", "run"]
+
+_MODULES = ("discovery", "memory", "copies", "launches", "programs", "streams", "plans", "failures", "threads", "lifetime")
+for _name in _MODULES:
+    importlib.import_module(f"{__name__}.{_name}")
+
+
+def plan(device: Device, options: Options) -> list[Case]:
+    """Every runtime case; those whose capability is not declared are unsupported."""
+    cases = []
+    for case in RUNTIME.values():
+        absent = [name for name in case.needs if name not in device.info.capabilities]
+        reason = f"capability {', '.join(absent)} is not declared" if absent else ""
+        cases.append(Case(case.id, "runtime", case.group, case.contract, reason))
+    return cases
+
+
+def run(device: str, cases: Sequence[str], options: Options, isolate: bool, report: Report) -> None:
+    """Run runtime cases by id."""
+    bench = Bench(device, options)
+    bench.works()
+    for identity in cases:
+        report.start(identity)
+        report.end(_outcome(bench, identity))
+    bench.forget()
+
+
+def _outcome(bench: Bench, identity: str) -> Outcome:
+    bench.random = np.random.default_rng(bench.options.seed)
+    before = _settled(bench)
+    start = time.perf_counter()
+    try:
+        RUNTIME[identity].check(bench)
+    except Failure as failure:
+        return Outcome(identity, "failed", time.perf_counter() - start, "value", str(failure))
+    except Exception as error:
+        return Outcome(identity, "failed", time.perf_counter() - start, "exception", f"{type(error).__name__}: {error}")
+    seconds = time.perf_counter() - start
+    leak = _leak(before, _settled(bench), bench)
+    if leak:
+        return Outcome(identity, "error", seconds, "leak", leak)
+    return Outcome(identity, "passed", seconds)
+
+
+def _settled(bench: Bench) -> Stats:
+    """What the device holds once everything dropped was given back."""
+    gc.collect()
+    try:
+        bench.device.synchronize()
+    except OarlockError:
+        bench.device.close()
+        bench.forget()
+    return bench.device.stats()
+
+
+def _leak(before: Stats, after: Stats, bench: Bench) -> str:
+    grown = {name: getattr(after, name) - getattr(before, name) for name in ("buffers", "streams", "events", "plans")}
+    kinds = [f"{count} {name}" for name, count in grown.items() if count > 0]
+    return f"the case left {', '.join(kinds)} alive" if kinds else ""
