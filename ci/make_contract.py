@@ -21,8 +21,8 @@ MODULES = (
 HEAD = """\
 # The contract
 
-Made by `python ci/make_contract.py` from the docstrings in `core/oarlock`; edit those. [guide/adapter.md](guide/adapter.md)
-leads through it with an adapter that works.
+Made by `python ci/make_contract.py` from the docstrings in `core/oarlock`; edit those.
+[guide/adapter.md](guide/adapter.md) leads through it with an adapter that works.
 """
 
 

@@ -285,8 +285,8 @@ The last four bytes of the first scalar block are the 2.0 that the user wrote.
 
 {launch}
 
-The CPU adapter declares the capability `plans`: it got both launches when the plan was made, and gets one call now, with
-the arena, the inputs and the result, and the bytes of the run-time scalar.
+The CPU adapter declares the capability `plans`: it got both launches when the plan was made, and gets one call now,
+with the arena, the inputs and the result, and the bytes of the run-time scalar.
 
 {replay}
 

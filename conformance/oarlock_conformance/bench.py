@@ -23,7 +23,7 @@ from oarlock.runtime import Buffer, Device, Program, Stream, open_device
 from oarlock_conformance import kernels
 from oarlock_conformance.case import Failure, Options
 
-__all__ = ["Bench", "Ints", "expect", "expect_equal", "raises"]
+__all__ = ["Bench", "Ints", "expect", "expect_equal", "muted", "raises", "setting"]
 
 Ints = npt.NDArray[np.int32]
 _HEADER = "import json, sys; sys.path[:] = json.loads(sys.argv[2]); DEVICE = sys.argv[1]\n"
@@ -238,3 +238,21 @@ def setting(name: str, value: object) -> Iterator[None]:
         yield
     finally:
         setattr(config, name, before)
+
+
+@contextmanager
+def muted() -> Iterator[None]:
+    """Throw away what is printed to standard error inside the block, by libraries too.
+
+    For sources that are wrong on purpose: a compiler may say what it likes about those.
+    """
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(kept, 2)
+        os.close(kept)

@@ -63,6 +63,9 @@ def _stage(arguments: argparse.Namespace, function: Operation, spans: Spans) -> 
     choice = Choice(arguments.only)
     if arguments.stage == "array":
         return array_stage(function, choice, arguments.passes)
+    for op in function.regions[0].block.ops:
+        if op.regions:
+            raise UnsupportedError(f"{op.name}: control flow is not compiled yet; --stage array shows it")
     from oarlock.runtime import open_device
 
     device = open_device(arguments.device)

@@ -122,6 +122,7 @@ class _Fuser:
         self.groups: list[Group] = []
         self.order = {op: i for i, op in enumerate(self.block.ops)}
         self.returned = set(self.block.terminator.operands)
+        self._bases: dict[Operation, list[Value]] = {}
 
     def run(self) -> list[Group]:
         for op in self.block.ops:
@@ -202,9 +203,12 @@ class _Fuser:
             if other.merged_into is None and other.ancestors & group.bits:
                 other.ancestors |= ancestors
 
-    @staticmethod
-    def bases(op: Operation) -> list[Value]:
-        return [b for b in map(base_of, op.operands) if b is not None]
+    def bases(self, op: Operation) -> list[Value]:
+        """The values in memory that ``op`` reads, perhaps through free operators."""
+        found = self._bases.get(op)
+        if found is None:
+            found = self._bases[op] = [b for b in map(base_of, op.operands) if b is not None]
+        return found
 
     def group_of(self, value: Value) -> Group | None:
         op = value.defining_op
@@ -406,6 +410,8 @@ class _Fuser:
         group.outputs = [
             r for m in group.members for r in m.results if self.escapes(r, mine) or (is_free(m) and r in self.returned)
         ]
+        if group.anchor is not None and group.anchor.name in SOLITARY:
+            group.outputs = list(group.anchor.results)  # such a kernel stores all it has
         leaves: dict[Value, None] = {}
         for member in group.members:
             for base in self.bases(member):

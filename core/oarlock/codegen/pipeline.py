@@ -34,7 +34,7 @@ class Lowered:
 def prepare(function: Operation) -> Operation:
     """A copy of an array function, after the standard passes: primitives only."""
     copy = function.clone()
-    PassManager(array_context(), standard_passes()).run(copy)
+    PassManager(array_context(), standard_passes(), verify_each=False).run(copy)
     return copy
 
 

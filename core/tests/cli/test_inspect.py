@@ -116,6 +116,22 @@ def test_plan_of_a_device_with_exclusive_binding_has_no_arena(text_file, capsys)
     assert data["separate"] and data["arena_bytes"] == 0 and data["temporaries"][0]["offset"] is None
 
 
+def test_names_of_kernels_are_identifiers_in_every_language(tmp_path, capsys):
+    path = tmp_path / "convolution.txt"
+    context = array_context()
+    block = Block([TensorType(dtypes.float32, (1, 4, 16, 16)), TensorType(dtypes.float32, (8, 4, 3, 3))])
+    builder = ArrayBuilder(context, block)
+    padding = ((1, 1), (1, 1))
+    made = builder("convolution", *block.args, strides=(2, 2), padding=padding, dilation=(1, 1), groups=1)
+    builder.create("builtin.return", [made])
+    function = Operation(context.definition("builtin.function"), attributes={"name": "f"}, regions=[Region([block])])
+    path.write_text(print_op(function))
+    _, out, _ = inspect(capsys, path, "--stage", "kernel", "--json")
+    names = [kernel["name"] for kernel in json.loads(out)["kernels"]]
+    assert len(names) == 3  # the padded image, its phases, the convolution
+    assert all(name.isidentifier() for name in names)
+
+
 def test_library_kernels_are_named(tmp_path, capsys):
     path = tmp_path / "product.txt"
     context = array_context()
@@ -187,6 +203,18 @@ def test_what_is_wrong_is_one_line(name, content, text, tmp_path, capsys):
     status, out, err = inspect(capsys, path)
     assert status == 2 and not out
     assert text in err and err.count("\n") == 1 and len(err) < 1000
+
+
+def test_control_flow_is_shown_but_not_compiled(tmp_path, capsys):
+    path = tmp_path / "branch.txt"
+    path.write_text(
+        'builtin.function() {name = "f"} (%c: tensor<bool>, %x: tensor<3xfloat32>) {\n'
+        "  %0 = control.if(%c) : (tensor<bool>) -> tensor<3xfloat32> {\n    control.yield(%x)\n  } {\n"
+        "    control.yield(%x)\n  }\n  builtin.return(%0)\n}"
+    )
+    assert inspect(capsys, path)[0] == 0
+    status, _, err = inspect(capsys, path, "--stage", "fused")
+    assert status == 2 and "control.if: control flow is not compiled yet" in err and err.count("\n") == 1
 
 
 def test_options_that_do_not_go_together_are_refused(text_file, capsys):

@@ -1,4 +1,4 @@
-"""The documentation is true: its Python runs, its commands exist, its links lead somewhere, made pages are up to date."""
+"""The documentation is true: its Python runs, its commands and links lead somewhere, made pages are up to date."""
 
 from __future__ import annotations
 

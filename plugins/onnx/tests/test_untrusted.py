@@ -82,9 +82,7 @@ def test_tensor_that_claims_too_much_is_refused(model_of: MakeModel) -> None:
 
 def test_tensor_with_too_little_data_is_refused(model_of: MakeModel) -> None:
     model = model_of([helper.make_node("Add", ["x", "w"], ["y"])], {"x": [1]}, ["y"])
-    model.graph.initializer.append(
-        TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[1000], raw_data=b"\0" * 8)
-    )
+    model.graph.initializer.append(TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[1000], raw_data=b"\0" * 8))
     with pytest.raises(ModelError, match="bytes of data"):
         load(model.SerializeToString()).build({"x": [1]})
 
@@ -135,7 +133,9 @@ def test_endless_loop_is_refused(model_of: MakeModel) -> None:
             helper.make_tensor_value_info("b", TensorProto.FLOAT, [1]),
         ],
     )
-    model = model_of([helper.make_node("Loop", ["", "yes", "x"], ["y"], body=body)], {"x": [1]}, ["y"], {"yes": np.array(True)})
+    model = model_of(
+        [helper.make_node("Loop", ["", "yes", "x"], ["y"], body=body)], {"x": [1]}, ["y"], {"yes": np.array(True)}
+    )
     with pytest.raises(ModelError, match="times"):
         load(model.SerializeToString()).build({"x": [1]})
 
@@ -220,9 +220,7 @@ def test_external_data_through_a_link_out_is_refused(model_of: MakeModel, tmp_pa
 
 
 @pytest.mark.parametrize("fields", [{"offset": "4"}, {"length": "4"}, {"offset": "-4"}, {"length": "9" * 30}])
-def test_external_data_outside_the_file_is_refused(
-    model_of: MakeModel, tmp_path: Path, fields: dict[str, str]
-) -> None:
+def test_external_data_outside_the_file_is_refused(model_of: MakeModel, tmp_path: Path, fields: dict[str, str]) -> None:
     (tmp_path / "w.bin").write_bytes(b"\0" * 8)
     with pytest.raises(ModelError):
         build_at(tmp_path, external(model_of, "w.bin", **fields))

@@ -122,8 +122,10 @@ def exit_busy(bench: Bench) -> None:
 def exit_after_error(bench: Bench) -> None:
     code = """
 from oarlock.errors import OarlockError
+from oarlock_conformance.bench import muted
 try:
-    device.load(device.compile("no source at all {", list(program.executable.signatures)))
+    with muted():
+        device.load(device.compile("no source at all {", list(program.executable.signatures)))
 except OarlockError:
     print("refused")
 """

@@ -25,6 +25,8 @@ class KernelCall:
     scalars: tuple[int | float | Value, ...]
     label: str
     """The operators it holds, for people."""
+    starts: tuple[tuple[int, Value, int], ...] = ()
+    """(position in ``scalars``, result of a slice, dimension) of each scalar that is where a slice starts."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

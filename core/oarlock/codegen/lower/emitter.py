@@ -8,6 +8,7 @@ from typing import Literal
 
 from oarlock import dtypes
 from oarlock.codegen.kernel import KernelBuilder
+from oarlock.codegen.lower.call import KernelCall
 from oarlock.codegen.lower.index import Index, Run
 from oarlock.codegen.values import shape_of
 from oarlock.dtypes import DType
@@ -48,6 +49,8 @@ class Emitter:
         self.members: dict[Value, Callable[[], Index]] = {}
         self.scalar_values: list[int | float | Value] = []
         """What the scalars after the buffers' offsets are: numbers, or run-time scalars of the program."""
+        self.starts: list[tuple[int, Value, int]] = []
+        """Which of these scalars are where a slice starts: (position, result of the slice, dimension)."""
         self._sizes: dict[tuple[object, ...], Value] = {}
         self._scalars: dict[Value, Value] = {}
         self._lanes = 1
@@ -61,6 +64,8 @@ class Emitter:
             return self.b.i(count)
         found = self._sizes.get(key) if key else None
         if found is None:
+            if len(key) == 3 and key[1] == "start":
+                self.starts.append((len(self.scalar_values), key[0].result, key[2]))  # type: ignore[attr-defined, arg-type]
             found = self.parameter(count, self.b.index)
             if key:
                 self._sizes[key] = found
@@ -138,6 +143,11 @@ class Emitter:
         name = self.outputs[v]
         linear = self.b.add(index.linear(self.b), self.b.arguments[f"offset_{name}"])
         self.b.store(self.b.arguments[name], linear, element)
+
+    def call(self, grid: tuple[int, int, int], label: str) -> KernelCall:
+        """The launch of the finished kernel."""
+        scalars, starts = tuple(self.scalar_values), tuple(self.starts)
+        return KernelCall(self.b.function, tuple(self.buffers), len(self.outputs), grid, scalars, label, starts)
 
     # --- scopes ----------------------------------------------------------------------------------------------------
 

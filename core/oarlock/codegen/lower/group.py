@@ -11,6 +11,7 @@ from oarlock.codegen.lower.call import KernelCall, LibraryCall
 from oarlock.codegen.lower.pointwise import lower_pointwise
 from oarlock.codegen.lower.rows import lower_rows
 from oarlock.codegen.lower.solitary import SOLITARY_KERNELS, Solitary
+from oarlock.codegen.lower.structure import lower_once
 from oarlock.codegen.lower.tiles import lower_tiles, tiling
 from oarlock.codegen.lower.views import ELEMENTS
 from oarlock.codegen.values import numel
@@ -37,8 +38,8 @@ def index_dtype(group: Group, target: Target) -> DType:
 
 
 def label_of(group: Group) -> str:
-    """The operators of a group, for people."""
-    names = [m.name.removeprefix("array.") for m in group.members if not is_free(m) or len(group.members) == 1]
+    """The operators of a group, for people, as a word that can begin a kernel's name."""
+    names = [m.name.partition(".")[2] for m in group.members if not is_free(m) or len(group.members) == 1]
     return "_".join(names[:4]) + (f"_and_{len(names) - 4}" if len(names) > 4 else "")
 
 
@@ -50,18 +51,22 @@ def lower_group(group: Group, target: Target) -> list[KernelCall | LibraryCall]:
         (op,) = group.members
         buffers = (*(memory_of(v) for v in op.operands), *op.results)
         return [LibraryCall(group.library, buffers, len(op.results), label_of(group))]
+    return [lower_once(group, target, lambda: name_kernel(_lower(group, target)))]
+
+
+def _lower(group: Group, target: Target) -> KernelCall:
+    """The kernel of a group, by the schedule that fits it."""
     index = index_dtype(group, target)
-    if group.anchor is not None and group.anchor.name in SOLITARY_KERNELS:
-        (op,) = group.members
-        alone = Solitary(op, group.leaves, op.results, target, TABLE, index)
-        return [name_kernel(SOLITARY_KERNELS[op.name](alone))]
     label = label_of(group)
-    cut = tiling(group.anchor, target) if group.anchor is not None else None
-    if cut is not None:
-        return [name_kernel(lower_tiles(group, cut, target, TABLE, "kernel", label, index))]
+    if group.anchor is not None:
+        if group.anchor.name in SOLITARY_KERNELS:
+            (op,) = group.members
+            return SOLITARY_KERNELS[op.name](Solitary(op, group.leaves, group.outputs, target, TABLE, index))
+        cut = tiling(group.anchor, target)
+        if cut is not None:
+            return lower_tiles(group, cut, target, TABLE, "kernel", label, index)
     lower = lower_rows if group.axes is not None else lower_pointwise
-    call = lower(group, target, TABLE, "kernel", label, index)
-    return [name_kernel(call)]
+    return lower(group, target, TABLE, "kernel", label, index)
 
 
 def name_kernel(call: KernelCall) -> KernelCall:

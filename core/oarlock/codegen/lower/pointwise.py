@@ -29,7 +29,7 @@ def lower_pointwise(
     e = Emitter(name, group.leaves, group.outputs, table, (threads, 1, 1), index)
     spans = runs_between(group.domain, cuts(group))
     grid = _threads(e, group, target, spans, threads) if target.has_threads else _blocks(e, group, target, spans)
-    return KernelCall(e.b.function, tuple(e.buffers), len(group.outputs), grid, tuple(e.scalar_values), label)
+    return e.call(grid, label)
 
 
 def _element(e: Emitter, group: Group, runs: list[Run]) -> None:

@@ -39,9 +39,7 @@ def lower_rows(
 ) -> KernelCall:
     """A kernel for a group with reductions."""
     rows = _Rows(group, target, table, name, index)
-    grid = rows.lower()
-    e = rows.e
-    return KernelCall(e.b.function, tuple(e.buffers), len(group.outputs), grid, tuple(e.scalar_values), label)
+    return rows.e.call(rows.lower(), label)
 
 
 def _kind(op: Operation) -> str:

@@ -86,8 +86,7 @@ class Solitary:
         return self.e.index_of_dims(v, [position if d == self.axis else p for d, p in enumerate(lane)])
 
     def call(self, grid: tuple[int, int, int], label: str) -> KernelCall:
-        e = self.e
-        return KernelCall(e.b.function, tuple(e.buffers), len(self.outputs), grid, tuple(e.scalar_values), label)
+        return self.e.call(grid, label)
 
 
 def _scatter(s: Solitary) -> KernelCall:

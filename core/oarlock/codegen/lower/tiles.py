@@ -135,9 +135,7 @@ def lower_tiles(
 ) -> KernelCall:
     """A kernel for a group whose anchor is a contraction with a tiling."""
     work = _Tiles(group, plan, target, table, name, index)
-    grid = work.lower()
-    e = work.e
-    return KernelCall(e.b.function, tuple(e.buffers), len(group.outputs), grid, tuple(e.scalar_values), label)
+    return work.e.call(work.lower(), label)
 
 
 class _Tiles:

@@ -1,7 +1,7 @@
-"""erf: a polynomial near 0, and 1 - exp(polynomial) where erfc is small.
+"""erf: a polynomial near 0, and 1 - exp(polynomial - x^2) where erfc is small.
 
-log(erfc(x)) is smooth, so one polynomial serves from 1 to where erf rounds to 1; erfc is at most 0.16 there, so that
-its relative error counts little.
+log(erfc(x)) + x^2 is smooth and small, so one polynomial serves from 1 to where erf rounds to 1; erfc is at most 0.16
+there, so that its relative error counts little.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["BOUNDS", "FUNCTIONS"]
 _ONE = {32: 4.0, 64: 6.0}
 """From here erf rounds to 1."""
 _FAR = {32: (2.0, table.ERFC[32]), 64: (3.0, table.ERFC_WIDE[64])}
-"""Centre and coefficients of log(erfc(x))."""
+"""Centre and coefficients of log(erfc(x)) + x^2."""
 
 
 def erf(x: Number) -> Number:
@@ -27,8 +27,8 @@ def erf(x: Number) -> Number:
     z = x * x
     near = magnitude + magnitude * z.polynomial(table.ERF[width])
     centre, coefficients = _FAR[width]
-    u = clamp(magnitude, 1.0, _ONE[width]) - centre
-    far = 1.0 - exp_of_moderate(u.polynomial(coefficients))
+    limited = clamp(magnitude, 1.0, _ONE[width])
+    far = 1.0 - exp_of_moderate((limited - centre).polynomial(coefficients) - limited * limited)
     return select(magnitude < 1.0, near, far).with_sign(x.sign())
 
 

@@ -223,3 +223,15 @@ def test_scatter_drops_what_lies_outside(check):
     operands = [np.zeros(4, np.float32), np.array([-1, 4, 2, 2**35], np.int64), np.ones(4, np.float32)]
     types = [t(4), t(4, dtype=dtypes.int64), t(4)]
     check(types, lambda b, x, i, u: b("scatter", x, i, u, axis=0, kind="add"), operands)
+
+
+def test_groups_of_one_structure_read_their_own_slices(check):
+    def body(b, x):
+        state = b("slice", x, starts=(0, 0), limits=(1, 5), steps=(1, 1))
+        for row in range(1, 7):
+            here = b("slice", x, starts=(row, 0), limits=(row + 1, 5), steps=(1, 1))
+            state = b("abs", b("subtract", here, b("reverse", state, axes=(1,))))
+        return state
+
+    calls = check([t(7, 5)], body)
+    assert len({c.function.attributes["name"] for c in calls}) < len(calls)

@@ -71,7 +71,23 @@ def _convolve(b: GraphBuilder, x: Value, weight: Value, window: Window, group: i
     if min(*low, *high) < 0:
         x = pad_axes(b, x, (0, 0, *(min(n, 0) for n in low)), (0, 0, *(min(n, 0) for n in high)), like(b, 0, x))
     padding = tuple((max(0, lo), max(0, hi)) for lo, hi in zip(low, high, strict=True))
-    return b("convolution", x, weight, strides=window.strides, padding=padding, dilation=window.dilations, groups=group)
+    kept = _spread_axes(shape_of(x)[2:], window, padding)
+    result = b(
+        "convolution",
+        reshape(b, x, (*shape_of(x)[:2], *(shape_of(x)[axis + 2] for axis in kept))),
+        reshape(b, weight, (*shape_of(weight)[:2], *(window.kernel[axis] for axis in kept))),
+        strides=tuple(window.strides[axis] for axis in kept),
+        padding=tuple(padding[axis] for axis in kept),
+        dilation=tuple(window.dilations[axis] for axis in kept),
+        groups=group,
+    )
+    return reshape(b, result, (*shape_of(result)[:2], *window.out))
+
+
+def _spread_axes(dims: tuple[int, ...], window: Window, padding: tuple[tuple[int, int], ...]) -> list[int]:
+    """The spatial axes on which something happens (at least one): those of size 1 without padding do not count."""
+    kept = [axis for axis, dim in enumerate(dims) if (dim, window.kernel[axis], padding[axis]) != (1, 1, (0, 0))]
+    return kept or [0]
 
 
 @operator("ConvTranspose")
