@@ -221,7 +221,7 @@ def two_over_pi(width: int, words: int) -> list[int]:
 def entry(width: int, items: Sequence[str], note: str = "") -> str:
     """One row of a table."""
     text = "    " + f"{width}: (" + ", ".join(items) + ("," if len(items) == 1 else "") + "),"
-    return "\n".join(textwrap.wrap(text, 118, subsequent_indent="        ")) + note
+    return "\n".join(textwrap.wrap(text, 100, subsequent_indent="        ")) + note
 
 
 def shown(x: mp.mpf, width: int) -> str:
@@ -231,9 +231,7 @@ def shown(x: mp.mpf, width: int) -> str:
 
 def main() -> None:
     """Print the module."""
-    print(
-        '"""Coefficients of polynomials and split constants, by width of the float; ci/math_coefficients.py makes them."""'
-    )
+    print('"""Coefficients of polynomials and split constants, by width of the float: ci/math_coefficients.py."""')
     print("\nfrom __future__ import annotations")
     for name, what in FITS.items():
         print(f"\n{name} = {{")

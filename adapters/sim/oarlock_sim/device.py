@@ -93,7 +93,11 @@ class SimAdapter(Adapter):
             compute=frozenset(dtype.name for dtype in dtypes.ALL) - {"float16", "bfloat16"},
             storage=(("bool", "uint8"), ("float16", "uint16"), ("bfloat16", "uint16")),
             limits=Limits(
-                max_grid=(2**31 - 1,) * 3, local_memory=64 << 10, max_allocation=4 << 30, max_binding=4 << 30
+                max_grid=(2**31 - 1,) * 3,
+                local_memory=64 << 10,
+                vector_width=8,
+                max_allocation=4 << 30,
+                max_binding=4 << 30,
             ),
         )
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from oarlock import dtypes
 from oarlock.ir import Operation, TensorType, Type, Value, interpret, print_op
-from oarlock.ops import ArrayBuilder
+from oarlock.ops import ArrayBuilder, tensor
 from oarlock.ops.bounds import unit_roundoff
 from oarlock.runtime import Device
 from oarlock_conformance.case import Case, Failure, Options, Outcome
@@ -33,7 +33,7 @@ def _softmax(b: ArrayBuilder, x: Value) -> list[Value]:
 
 
 def _layer_norm(b: ArrayBuilder, x: Value, scale: Value, bias: Value) -> list[Value]:
-    return [b("layer_norm", x, scale, bias, axes=(1,), epsilon=1e-5)]
+    return [b("layer_norm", x, scale, bias, axis=1, epsilon=1e-5)]
 
 
 def _gelu_chain(b: ArrayBuilder, x: Value, y: Value) -> list[Value]:
@@ -66,7 +66,7 @@ def _two_heads(b: ArrayBuilder, x: Value) -> list[Value]:
 def _shuffle(b: ArrayBuilder, x: Value) -> list[Value]:
     turned = b("transpose", b("reshape", x, shape=(6, 37, 43)), permutation=(1, 0, 2))
     part = b("slice", turned, starts=(3, 0, 1), limits=(33, 6, 42), steps=(2, 1, 3))
-    padded = b("pad", part, b.constant(0.5, dtypes.float32), low=(1, 0, 2), high=(0, 1, 0), interior=(0, 0, 1))
+    padded = b("pad", part, b.constant(0.5, tensor(x).dtype), low=(1, 0, 2), high=(0, 1, 0), interior=(0, 0, 1))
     return [b("reverse", padded, axes=(0, 2)), b("reduce_sum", padded, axes=(0, 1), keepdims=False)]
 
 

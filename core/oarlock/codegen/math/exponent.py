@@ -11,7 +11,7 @@ _SQRT_HALF = {32: 0x3F3504F3, 64: 0x3FE6A09E667F3BCD}
 
 
 def nearest_integer(x: Number) -> tuple[Number, Number]:
-    """``x`` rounded to nearest even, as float and as signed integer; |x| < 2^(stored - 1), else the bits are arbitrary."""
+    """``x`` to nearest even, as float and as signed integer; arbitrary unless |x| < 2^(stored - 1)."""
     shifted = x + x.format.rounding_shift
     return shifted - x.format.rounding_shift, shifted.signed() - x.format.rounding_shift_bits
 
@@ -62,5 +62,5 @@ def decompose(x: Number) -> tuple[Number, Number]:
 
 
 def small_integer(k: Number) -> Number:
-    """A signed integer below 2^(stored - 1) as a float, by its bits: many vector units cannot convert 64-bit integers."""
+    """A signed integer below 2^(stored - 1) as a float, by its bits: few vector units convert 64-bit integers."""
     return (k + k.format.rounding_shift_bits).real() - k.format.rounding_shift

@@ -1,7 +1,7 @@
 """asinh, acosh and atanh, through log(1 + t) with t in two parts.
 
-asinh x = log(1 + x + (sqrt(1 + x^2) - 1)), acosh x = log(1 + t + sqrt(t (t + 2))) with t = x - 1, and for large x both are
-log(x) + log(2); atanh x = log(1 + 2x / (1 - x)) / 2, and near 0 the polynomial of the logarithm itself.
+asinh x = log(1 + x + (sqrt(1 + x^2) - 1)), acosh x = log(1 + t + sqrt(t (t + 2))) with t = x - 1, and for large x both
+are log(x) + log(2); atanh x = log(1 + 2x / (1 - x)) / 2, and near 0 the polynomial of the logarithm itself.
 """
 
 from __future__ import annotations

@@ -21,15 +21,8 @@ FLOATS = (dtypes.float32, dtypes.float64)
 ODD = ("expm1", "log1p", "sin", "tan", "asin", "atan", "sinh", "tanh", "asinh", "atanh", "erf")
 """Functions whose result at a zero is that zero."""
 
-_NUMPY = {
-    "asin": "arcsin",
-    "acos": "arccos",
-    "atan": "arctan",
-    "asinh": "arcsinh",
-    "acosh": "arccosh",
-    "atanh": "arctanh",
-}
-_NUMPY |= {"atan2": "arctan2"}
+_NUMPY = {name: "arc" + name[1:] for name in ("asin", "acos", "atan", "atan2", "asinh", "acosh", "atanh")}
+"""Where NumPy has another name."""
 SLACK = 0.01
 """What the references themselves may be off, in ulp of the results."""
 
@@ -70,7 +63,7 @@ def _erf(x: Array) -> Array:
 
 
 def error(result: Array, exact: Array) -> Array:
-    """Distance in ulp of the exact value; infinity counts as the next power of two; a NaN too many or too few as inf."""
+    """Distance in ulp of the exact value; infinity counts as the next power of two, NaN amiss as inf."""
     info = np.finfo(result.dtype)
     wide = exact.dtype.type
     limit = np.ldexp(wide(1), int(info.maxexp))
@@ -82,9 +75,6 @@ def error(result: Array, exact: Array) -> Array:
     distance[np.isnan(result) & np.isnan(exact)] = 0
     distance[np.isnan(result) != np.isnan(exact)] = np.inf
     return distance
-
-
-# --- arguments ---------------------------------------------------------------------------------------------------------
 
 
 def bit_patterns(start: int, stride: int, count: int | None = None) -> Array:
