@@ -124,7 +124,7 @@ class _GroupRun:
             "options": self.options.to_json(),
         }  # fmt: skip
         flying: list[str] = []
-        ended = ""
+        ended = False
         with _Child(job) as child:
             for event in child.events(self.options.deadline_s):
                 if event["event"] == "start":
@@ -136,11 +136,11 @@ class _GroupRun:
                 elif event["event"] == "refused":
                     self._give_up(f"the device cannot be used: {event['reason']}")
                     return
-                else:
-                    ended = event["event"]
+                elif event["event"] == "done":
+                    ended = True
                     if event["alive"]:
                         self.faults.append(("leak", f"alive at the end: {event['alive']}"))
-            self._judge(child, bool(ended), flying)
+            self._judge(child, ended, flying)
 
     def _judge(self, child: _Child, ended: bool, flying: list[str]) -> None:
         """What a process's end says about its cases and its group."""

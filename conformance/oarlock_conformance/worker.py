@@ -1,7 +1,7 @@
 """The child process of a group: runs cases on a device and tells each result at once, as a line of JSON.
 
 ``python -m oarlock_conformance.worker JOB`` writes events to standard output: ``{"event": "start", "cases": [...]}``,
-``{"event": "end", "outcome": {...}}``, ``{"event": "planned", ...}``, ``{"event": "refused", ...}`` and, last,
+``{"event": "end", "outcome": {...}}``, ``{"event": "beat"}``, ``{"event": "planned", ...}``, ``{"event": "refused", ...}`` and, last,
 ``{"event": "done", "alive": ...}``. What libraries print to standard output goes to standard error, where anything at
 all is stray output. A job is a JSON object: ``device``, ``options`` and, to run cases, ``level``, ``cases``, ``isolate``.
 """
@@ -13,6 +13,7 @@ import gc
 import json
 import os
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
@@ -41,16 +42,21 @@ class Channel:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+        self._lock = threading.Lock()
 
     def send(self, event: str, **content: Any) -> None:
-        self._stream.write(json.dumps({"event": event, **content}) + "\n")
-        self._stream.flush()
+        with self._lock:
+            self._stream.write(json.dumps({"event": event, **content}) + "\n")
+            self._stream.flush()
 
     def start(self, *cases: str) -> None:
         self.send("start", cases=cases)
 
     def end(self, outcome: Outcome) -> None:
         self.send("end", outcome=outcome.to_json())
+
+    def beat(self) -> None:
+        self.send("beat")
 
 
 def main(text: str) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from oarlock.codegen.values import ints, numel, shape_of, splat_value
-from oarlock.ir import Operation, Value
+from oarlock.ir import Operation, TensorType, Value
 from oarlock.target import Target
 
 __all__ = [
@@ -207,7 +207,9 @@ class _Fuser:
         """The values in memory that ``op`` reads, perhaps through free operators."""
         found = self._bases.get(op)
         if found is None:
-            found = self._bases[op] = [b for b in map(base_of, op.operands) if b is not None]
+            found = self._bases[op] = [
+                b for b in map(base_of, op.operands) if b is not None and isinstance(b.type, TensorType)
+            ]
         return found
 
     def group_of(self, value: Value) -> Group | None:
@@ -337,6 +339,8 @@ class _Fuser:
             return False
         if other.axes is not None and (group.axes is None or other.reduced != group.reduced):
             return False
+        if other.axes is not None and (self.reaches(other, group) or self.reaches(group, other)):
+            return False  # one waits for the other's reductions, which its depths do not count
         if len(other.members) + len(group.members) >= MAX_MEMBERS:
             return False
         probe = Group(group.shape, axes=group.axes, maps={**other.maps}, depths=other.depths)

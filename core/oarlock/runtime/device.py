@@ -131,6 +131,8 @@ class Device:
         self.edges = threading.RLock()
         """Held while bytes around an unaligned copy are read and written back."""
         self.origins: dict[str, str] = {}
+        self.held: dict[str, object] = {}
+        """What the layers above keep for as long as the device is open: its kernels, its plans."""
         """What a kernel computes and where it was asked for, by its name: whoever loads kernels says so, for errors."""
         self.host_calls = 0
         """Host callbacks that have not returned."""
@@ -359,6 +361,7 @@ class Device:
             if not gate.closed:
                 gate.close()
                 self.dropped.clear()
+                self.held.clear()
                 self._close_driver(lost)
         finally:
             gate.leave()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import weakref
 from collections.abc import Sequence
 
 from oarlock.ir import Operation
@@ -14,7 +13,6 @@ from oarlock.runtime.plan import Plan
 
 __all__ = ["execute", "plan_for"]
 
-_plans: weakref.WeakKeyDictionary[Device, dict[int, tuple[Operation, Plan]]] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
 MAX_PLANS = 1024
 """Plans kept for one device; the oldest goes first."""
@@ -23,8 +21,9 @@ MAX_PLANS = 1024
 def plan_for(function: Operation, device: Device, progress: Progress | None = None) -> Plan:
     """The plan of ``function`` (which must not change any more) on ``device``; made on first use."""
     with _lock:
-        plans = _plans.setdefault(device, {})
-        found = plans.get(id(function))
+        plans = device.held.setdefault("plans", {})
+        assert isinstance(plans, dict)
+        found: tuple[Operation, Plan] | None = plans.get(id(function))
     if found is not None and found[0] is function:
         return found[1]
     plan = Plan(function, device, progress)

@@ -58,14 +58,13 @@ class KernelCache:
         return device.load(device.compile(source, [signature(call, device.target) for call in batch]))
 
 
-_caches: weakref.WeakKeyDictionary[Device, KernelCache] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
 
 
 def kernels_of(device: Device) -> KernelCache:
-    """The kernel cache of ``device``."""
+    """The kernel cache of ``device``, which lives as long as the device is open."""
     with _lock:
-        cache = _caches.get(device)
-        if cache is None:
-            cache = _caches[device] = KernelCache(device)
+        cache = device.held.get("kernels")
+        if not isinstance(cache, KernelCache):
+            cache = device.held["kernels"] = KernelCache(device)
         return cache

@@ -17,7 +17,7 @@ from oarlock.hal import LaunchStep, OperatorKernel
 from oarlock.ir import Dense, Operation, ScalarType, TensorType, Value
 from oarlock.ops import tensor
 from oarlock.runtime.array import DeviceArray, empty, from_numpy
-from oarlock.runtime.device import Device
+from oarlock.runtime.device import NULL_BYTES, Device
 from oarlock.runtime.kernels import Progress, kernels_of
 from oarlock.runtime.layout import Life, lay_out
 from oarlock.runtime.library import claims_of, run_operator
@@ -248,7 +248,7 @@ class _Segment:
                 offset = offsets.get(value, 0)
                 base, element = device.split_offset(offset, argument.storage.itemsize)
                 values.append(element)
-                bindings.append((number.get(value, 0), base, _nbytes(value, device)))
+                bindings.append((number.get(value, 0), base, _nbytes(value, device) or NULL_BYTES))
                 if value in offsets:
                     self.in_arena = value
                 else:
@@ -286,6 +286,7 @@ def _step(call: KernelCall | LibraryCall, programs: Mapping[str, Program]) -> St
         return LibraryStep(kernel, call.buffers, call.outputs, call.label)
     name = str(call.function.attributes["name"])
     program = programs[name]
+    program.device.origins[name] = call.label
     signature = program.signatures[name]
     return Launch(program, signature, call.grid, call.buffers, call.outputs, call.scalars, call.label)
 

@@ -20,6 +20,8 @@ def cuts(group: Group) -> set[int]:
     for member in group.members:
         if member.name in ANCHORS or member.name in ("array.gather", "array.pad", "array.concat") or is_free(member):
             return set(range(1, rank))
+        if member.name == "array.random_bits":
+            continue  # its operands are no part of the domain
         for operand in member.operands:
             result |= _operand_cuts(member, operand, group)
     for k in group.reduced:
