@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from onnx.backend.test.case.test_case import TestCase
+
 from oarlock_onnx.engine import engine_for
 from oarlock_onnx.node_cases import cases, compared, run_cases
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
+
 from oarlock.errors import ModelError
 from oarlock_onnx import load
 

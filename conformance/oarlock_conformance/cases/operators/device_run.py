@@ -6,6 +6,7 @@ behind a result.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -37,9 +38,10 @@ def run_twice(device: Device, function: Operation, operands: Sequence[Array], sc
     ]
     results = plan.run(given)
     first = [to_numpy(result) for result in results]
-    recycled = [result.buffer.allocation for result in results if result.nbytes]
+    held = [(weakref.ref(result.buffer), result.buffer.allocation) for result in results if result.nbytes]
     del results, given
     device.collect()  # now the memory of the results is poisoned, and comes back for the second run
+    recycled = [allocation for buffer, allocation in held if buffer() is None]
     packed = _Packed(device, operands, scalar)
     results = plan.run(packed.operands)
     second = [to_numpy(result) for result in results]

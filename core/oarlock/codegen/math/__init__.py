@@ -1,8 +1,11 @@
 """Elementary functions generated from arithmetic, with stated bounds.
 
-Each is an expression without branches (so that loops over it vectorise) of operations that every target has; float32
-functions use 32-bit arithmetic only. Subnormals, signed zeros, infinities and NaN are handled as C99, annex F, asks.
-A family is a file with a table ``FUNCTIONS`` of what it generates and a table ``BOUNDS`` of the largest errors.
+Each is an expression of operations that every target has, so that loops over it vectorise: float32 functions use 32-bit
+arithmetic only, none relies on fused operations, and all but fmod, which loops, choose by ``select`` (sin, cos and tan
+also by an ``if`` without side effects, for large arguments). Results are the same bits on every target with IEEE
+addition, multiplication, division and square root. Subnormals, signed zeros, infinities and NaN are handled as C99,
+annex F, asks. A family is a file with a table ``FUNCTIONS`` of what it generates and a table ``BOUNDS`` of the largest
+errors.
 """
 
 from __future__ import annotations

@@ -33,4 +33,4 @@ def erf(x: Number) -> Number:
 
 
 FUNCTIONS: dict[str, Callable[[Number], Number]] = {"erf": erf}
-BOUNDS = {"erf": 2.0}
+BOUNDS = {"erf": 1.5}

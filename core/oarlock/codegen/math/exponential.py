@@ -13,11 +13,14 @@ from oarlock.codegen.math import coefficients as table
 from oarlock.codegen.math.exponent import nearest_integer, power_of_minus, scale, scale_once
 from oarlock.codegen.math.number import Number, clamp
 
-__all__ = ["BOUNDS", "FUNCTIONS", "exp", "exp_of_moderate", "expm1", "expm1_parts", "reduce_by_log2"]
+__all__ = ["BOUNDS", "FUNCTIONS", "exp_of_moderate", "reduce_by_log2"]
 
 _RANGE = {32: (-104.0, 89.0), 64: (-746.0, 710.0)}
 """Beyond these exp is 0 or infinite."""
+_MINUS_ONE = {32: -20.0, 64: -40.0}
+"""Here expm1 is -1 rounded."""
 _RANGE2 = {32: (-151.0, 129.0), 64: (-1076.0, 1025.0)}
+"""Beyond these exp2 is 0 or infinite."""
 
 
 def reduce_by_log2(x: Number) -> tuple[Number, Number, Number]:
@@ -39,7 +42,7 @@ def exp(x: Number) -> Number:
 
 
 def exp_of_moderate(x: Number) -> Number:
-    """e^x where that is normal and far from overflow."""
+    """e^x for x at which e^x is far from overflow and underflow, a little less exact than ``exp``."""
     width = x.dtype.bits
     n, r, _ = reduce_by_log2(x)
     return scale_once(1.0 + (r + r * r * r.polynomial(table.EXP[width])), n)
@@ -54,23 +57,14 @@ def exp2(x: Number) -> Number:
     return scale(1.0 + r * r.polynomial(table.EXP2[width]), n)
 
 
-def expm1_parts(x: Number) -> tuple[Number, Number]:
-    """(m, n) with e^x - 1 = m 2^n, for x above -20 (-40 on float64) to where e^x overflows."""
-    n, r, low = reduce_by_log2(x)
-    tail = r * r * r.polynomial(table.EXP[x.dtype.bits]) + low
-    # 1 - 2^-n is 0 or larger than r: the sum's rounding error is exact
-    offset = 1.0 - power_of_minus(n)
-    total = offset + r
-    return total + ((r - (total - offset)) + tail), n
-
-
 def expm1(x: Number) -> Number:
-    """e^x - 1."""
+    """e^x - 1 = 2^n (e^r - 1 + (1 - 2^-n))."""
     width = x.dtype.bits
-    lowest = {32: -20.0, 64: -40.0}[width]
-    highest = _RANGE[width][1]
-    m, n = expm1_parts(clamp(x, lowest, highest))
-    return scale(m, n).with_sign(x.sign())
+    n, r, low = reduce_by_log2(clamp(x, _MINUS_ONE[width], _RANGE[width][1]))
+    tail = r * r * r.polynomial(table.EXP[width]) + low
+    offset = 1.0 - power_of_minus(n)  # 0 or larger than r: what rounding the sum loses is exact
+    total = offset + r
+    return scale(total + ((r - (total - offset)) + tail), n).with_sign(x.sign())
 
 
 FUNCTIONS: dict[str, Callable[[Number], Number]] = {"exp": exp, "exp2": exp2, "expm1": expm1}

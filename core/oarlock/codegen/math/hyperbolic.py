@@ -1,4 +1,4 @@
-"""sinh, cosh, tanh and their inverses, from the exponential's and the logarithm's parts.
+"""sinh, cosh and tanh, from the parts of the exponential.
 
 With |x| = n log 2 + r, 2 sinh |x| = 2^n ((1 - q) cosh r + (1 + q) sinh r), q = 4^-n, and cosh with the signs exchanged:
 no cancellation, also near 0 where n = 0 and q = 1.
@@ -58,4 +58,4 @@ def tanh(x: Number) -> Number:
 
 
 FUNCTIONS: dict[str, Callable[[Number], Number]] = {"sinh": sinh, "cosh": cosh, "tanh": tanh}
-BOUNDS = {"sinh": 2.0, "cosh": 2.0, "tanh": 1.5}
+BOUNDS = {"sinh": 2.0, "cosh": 1.5, "tanh": 1.5}

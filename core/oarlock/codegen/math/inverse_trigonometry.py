@@ -90,4 +90,4 @@ def atan2(y: Number, x: Number) -> Number:
 
 
 FUNCTIONS: dict[str, Callable[..., Number]] = {"asin": asin, "acos": acos, "atan": atan, "atan2": atan2}
-BOUNDS = {"asin": 2.0, "acos": 2.0, "atan": 2.0, "atan2": 2.0}
+BOUNDS = {"asin": 1.5, "acos": 1.5, "atan": 1.5, "atan2": 2.0}

@@ -92,4 +92,4 @@ def log1p(x: Number) -> Number:
 
 
 FUNCTIONS: dict[str, Callable[[Number], Number]] = {"log": log, "log2": log2, "log10": log10, "log1p": log1p}
-BOUNDS = {"log": 1.5, "log2": 1.5, "log10": 2.0, "log1p": 1.5}
+BOUNDS = {"log": 1.5, "log2": 1.5, "log10": 1.5, "log1p": 1.5}
