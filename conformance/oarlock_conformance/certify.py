@@ -49,10 +49,15 @@ class Certification:
     seconds: float
     created: str
 
-    def count(self, level: Level) -> dict[str, int]:
-        """Cases of a level by state."""
-        found = Counter(self.outcomes[case.id].state for case in self.cases if case.level == level)
+    def count(self, part: str) -> dict[str, int]:
+        """Cases of a level, or of "processes", by state."""
+        found = Counter(self.outcomes[case.id].state for case in self.cases if _part(case) == part)
         return {state: found[state] for state in STATES}
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """What is counted: the levels, and the processes of their groups."""
+        return (*self.request.levels, "processes")
 
     @property
     def problems(self) -> list[tuple[Case, Outcome]]:
@@ -64,13 +69,13 @@ class Certification:
     def reasons(self) -> list[str]:
         """Why it is not conformant; empty when it is."""
         reasons = []
-        for level in self.request.levels:
-            count = self.count(level)
+        for part in self.parts:
+            count = self.count(part)
             if not count["passed"]:
-                reasons.append(f"{level}: no case passed")
+                reasons.append(f"{part}: no case passed")
             for state, word in (("failed", "failed"), ("error", "ended in an error"), ("unavailable", "unavailable")):
                 if count[state] and not (state == "unavailable" and self.request.allow_unavailable):
-                    reasons.append(f"{level}: {count[state]:,} {word}")
+                    reasons.append(f"{part}: {count[state]:,} {word}")
         return reasons
 
     @property
@@ -106,7 +111,7 @@ class Certification:
                 **request.options.to_json(),
             },
             "verdict": {"conformant": self.conformant, "reasons": self.reasons},
-            "counts": {level: self.count(level) for level in request.levels},
+            "counts": {part: self.count(part) for part in self.parts},
             "host_records": [record.name for record in RECORDS.values() if record.host],
             "cases": [self._case_json(case) for case in self.cases],
             "environment": about_host(),
@@ -161,6 +166,10 @@ def certify(request: Request, progress: Progress | None = None) -> Certification
     created = datetime.now(UTC).isoformat(timespec="seconds")
     settled = replace(request, levels=levels)
     return Certification(settled, plan, cases, outcomes, time.perf_counter() - start, created)
+
+
+def _part(case: Case) -> str:
+    return "processes" if case.id.startswith("process/") else case.level
 
 
 def _common(words: Sequence[str]) -> str:

@@ -1,7 +1,9 @@
-"""The pretrained models that certification runs: what they are, where they come from, what they must give."""
+"""The pretrained models that certification runs: what they are, where they come from, what they must give.
+
+``oarlock_conformance.models.light`` adds architectures without weights; it needs the ``onnx`` package.
+"""
 
 from oarlock_conformance.models.fetch import ModelUnavailable, fetch
-from oarlock_conformance.models.light import LIGHT_MODELS, light_model, refill
-from oarlock_conformance.models.manifest import MODELS, ModelEntry, reference
+from oarlock_conformance.models.manifest import MODELS, ModelEntry, Reference, reference, reference_path
 
-__all__ = ["LIGHT_MODELS", "MODELS", "ModelEntry", "ModelUnavailable", "fetch", "light_model", "reference", "refill"]
+__all__ = ["MODELS", "ModelEntry", "ModelUnavailable", "Reference", "fetch", "reference", "reference_path"]

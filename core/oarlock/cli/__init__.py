@@ -31,6 +31,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("devices", "oarlock.cli.devices", "list the devices there are, and why others are missing"),
     Command("run", "oarlock.cli.run", "run a model file on a device, and compare its outputs"),
     Command("inspect", "oarlock.cli.inspect", "show what each stage of the compiler makes of a model"),
+    Command("certify", "oarlock.cli.certify", "run the conformance suite on a device, and write its certificate"),
     Command("doctor", "oarlock.cli.doctor", "examine adapters: version, contract, driver, devices, cause of failures"),
 )
 

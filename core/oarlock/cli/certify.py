@@ -78,12 +78,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _lines(certification: Certification, page: Path) -> list[str]:
-    """Levels with their counts, then failures, then the verdict."""
+    """Parts with their counts, then failures, then the verdict."""
     lines = []
-    for level in certification.request.levels:
-        count = certification.count(level)
+    for part in certification.parts:
+        count = certification.count(part)
         words = [f"{number:,} {state}" for state, number in count.items() if number or state == "passed"]
-        lines.append(f"  {level:<10} {'   '.join(words)}")
+        lines.append(f"  {part:<10} {'   '.join(words)}")
     problems = certification.problems
     for case, outcome in problems[:_SHOWN]:
         lines.append(f"    {case.id}   {outcome.kind}: {outcome.reason}")

@@ -220,8 +220,10 @@ def _write_trace(spans: Spans, arguments: argparse.Namespace) -> None:
 
 def _summary(spans: Spans) -> str:
     """Where the time went before the first run."""
-    phases = ", ".join(f"{name} {spans.total(name):.2f} s" for name in ("parse", "build", "compile", "load"))
-    return f"  {phases}"
+    phases = [f"{name} {spans.total(name):.2f} s" for name in ("parse", "build", "compile", "load")]
+    if spans.kernels:
+        phases[2] += f" ({spans.kernels} kernels)"
+    return f"  {', '.join(phases)}"
 
 
 def _lines(outcome: _Outcome, tolerance: Tolerance) -> list[str]:

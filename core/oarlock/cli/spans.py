@@ -38,6 +38,8 @@ class Spans:
         self._began = time.perf_counter()
         self._reported = self._began
         self._drawn = False
+        self.kernels = 0
+        """Kernels compiled so far, or taken from the cache."""
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:
@@ -58,6 +60,7 @@ class Spans:
 
     def compiling(self, done: int, total: int) -> None:
         """Tell that ``done`` of ``total`` kernels are compiled."""
+        self.kernels += total if done == total else 0
         now = time.perf_counter()
         if self._terminal:
             filled = 20 * done // max(total, 1)
@@ -86,7 +89,7 @@ class Spans:
 
     def write(self, path: Path, about: dict[str, str]) -> None:
         """Write a trace that chrome://tracing and Perfetto read; times are in microseconds."""
-        threads = {span.thread: number for number, span in enumerate(self.spans)}
+        threads = {thread: number for number, thread in enumerate(dict.fromkeys(s.thread for s in self.spans))}
         events: list[dict[str, Any]] = [
             {"name": "process_name", "ph": "M", "pid": 1, "args": {"name": "oarlock run"}},
             *(

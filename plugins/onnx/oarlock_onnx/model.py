@@ -11,8 +11,8 @@ import numpy.typing as npt
 from google.protobuf.message import DecodeError
 from onnx import FunctionProto, ModelProto, NodeProto, ValueInfoProto
 
-from oarlock.dtypes import DType
-from oarlock.errors import ModelError
+from oarlock.dtypes import DType, from_numpy
+from oarlock.errors import DTypeError, ModelError
 from oarlock_onnx.functions import has_function
 from oarlock_onnx.importer import Functions, Weights
 from oarlock_onnx.limits import MAX_FILE_BYTES, one_line
@@ -107,11 +107,14 @@ class Model:
 
     def check_inputs(self, inputs: Mapping[str, Array]) -> None:
         """Raise ModelError when names, dtypes or shapes of ``inputs`` do not fit."""
-        from oarlock.dtypes import from_numpy
-
         self._check_names(inputs)
         for spec in self.inputs:
-            spec.check(inputs[spec.name].shape, from_numpy(inputs[spec.name].dtype))
+            array = inputs[spec.name]
+            try:
+                dtype = from_numpy(array.dtype)
+            except DTypeError as error:
+                raise ModelError(f"input {spec.name!r}: {error}") from error
+            spec.check(array.shape, dtype)
 
     def session(
         self, device: str, progress: Callable[[int, int], None] | None = None, span: Span | None = None

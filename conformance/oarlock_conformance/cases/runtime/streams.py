@@ -30,11 +30,12 @@ def default(bench: Bench) -> None:
 
 @runtime_case("stream.synchronize/done", "after synchronize all work given to the stream is done, 50 times")
 def synchronize(bench: Bench) -> None:
+    stream = bench.device.default_stream
     for number in range(1, 51):
         out = bench.filled(2)
         bench.spin(out, number, seconds=0.001)
-        bench.device.synchronize()
-        expect(bench.device.current_stream.query(), "the stream is not idle after synchronize()")
+        stream.synchronize()
+        expect(stream.query(), "the stream is not idle after synchronize()")
         expect_equal(bench.download(out, 1, np.uint32, 4), np.array([number], np.uint32), "a kernel's result after waiting")
 
 

@@ -9,8 +9,7 @@ from oarlock.errors import ModelError
 from oarlock.ir import Value
 from oarlock_onnx.builder import GraphBuilder
 from oarlock_onnx.node import Node
-from oarlock_onnx.operators.common import axis_of, cast, dtype_of, like, numbers, reduce, reshape, shape_of, wide
-from oarlock_onnx.operators.common import sigmoid as sigmoid_of
+from oarlock_onnx.operators.common import axis_of, cast, dtype_of, like, numbers, reshape, shape_of
 from oarlock_onnx.registry import operator
 
 __all__ = ["leaky_relu", "relu_of", "softplus"]
@@ -21,7 +20,7 @@ _SELU_GAMMA = 1.05070102214813232421875
 
 def relu_of(b: GraphBuilder, x: Value) -> Value:
     """max(x, 0)."""
-    return b("maximum", x, like(b, 0, x))
+    return b("relu", x)
 
 
 @operator("Relu")
@@ -33,7 +32,7 @@ def relu(b: GraphBuilder, node: Node) -> Value:
 @operator("Sigmoid")
 def sigmoid(b: GraphBuilder, node: Node) -> Value:
     """1 / (1 + exp(-x))."""
-    return sigmoid_of(b, node.input(0))
+    return b("sigmoid", node.input(0))
 
 
 def leaky_relu(b: GraphBuilder, x: Value, slope: Value) -> Value:
@@ -44,8 +43,7 @@ def leaky_relu(b: GraphBuilder, x: Value, slope: Value) -> Value:
 @operator("LeakyRelu")
 def leaky(b: GraphBuilder, node: Node) -> Value:
     """x, below zero times alpha."""
-    x = node.input(0)
-    return leaky_relu(b, x, like(b, node.real("alpha", 0.01), x))
+    return b("leaky_relu", node.input(0), alpha=node.real("alpha", 0.01))
 
 
 @operator("PRelu")
@@ -66,8 +64,7 @@ def thresholded_relu(b: GraphBuilder, node: Node) -> Value:
 
 def elu_of(b: GraphBuilder, x: Value, alpha: float) -> Value:
     """x, below zero alpha (exp(x) - 1)."""
-    below = b("multiply", like(b, alpha, x), b("expm1", b("minimum", x, like(b, 0, x))))
-    return b("select", b("less", x, like(b, 0, x)), below, x)
+    return b("elu", x, alpha=alpha)
 
 
 @operator("Elu")
@@ -79,19 +76,15 @@ def elu(b: GraphBuilder, node: Node) -> Value:
 @operator("Selu")
 def selu(b: GraphBuilder, node: Node) -> Value:
     """gamma elu(x); the defaults before version 6 are rounded."""
-    x = node.input(0)
     alpha = node.real("alpha", _SELU_ALPHA if node.version >= 6 else 1.6732)
     gamma = node.real("gamma", _SELU_GAMMA if node.version >= 6 else 1.0507)
-    return b("multiply", like(b, gamma, x), elu_of(b, x, alpha))
+    return b("selu", node.input(0), alpha=alpha, gamma=gamma)
 
 
 @operator("Celu")
 def celu(b: GraphBuilder, node: Node) -> Value:
     """max(0, x) + min(0, alpha (exp(x / alpha) - 1))."""
-    x, alpha = node.input(0), node.real("alpha", 1.0)
-    below = b("multiply", like(b, alpha, x), b("expm1", b("divide", x, like(b, alpha, x))))
-    zero = like(b, 0, x)
-    return b("add", b("maximum", x, zero), b("minimum", below, zero))
+    return b("celu", node.input(0), alpha=node.real("alpha", 1.0))
 
 
 @operator("HardSigmoid")
@@ -102,21 +95,18 @@ def hard_sigmoid(b: GraphBuilder, node: Node) -> Value:
 
 def hard_sigmoid_of(b: GraphBuilder, x: Value, alpha: float, beta: float) -> Value:
     """max(0, min(1, alpha x + beta))."""
-    line = b("add", b("multiply", like(b, alpha, x), x), like(b, beta, x))
-    return b("maximum", like(b, 0, x), b("minimum", like(b, 1, x), line))
+    return b("hard_sigmoid", x, alpha=alpha, beta=beta)
 
 
 @operator("HardSwish")
 def hard_swish(b: GraphBuilder, node: Node) -> Value:
     """x hard_sigmoid(x) with alpha 1/6, beta 1/2."""
-    x = node.input(0)
-    return b("multiply", x, hard_sigmoid_of(b, x, 1 / 6, 0.5))
+    return b("hard_swish", node.input(0))
 
 
 def softplus(b: GraphBuilder, x: Value) -> Value:
     """log(1 + exp(x)), without overflow."""
-    small = b("log1p", b("exp", b("negative", b("abs", x))))
-    return b("add", relu_of(b, x), small)
+    return b("softplus", x)
 
 
 @operator("Softplus")
@@ -128,39 +118,29 @@ def softplus_node(b: GraphBuilder, node: Node) -> Value:
 @operator("Softsign")
 def softsign(b: GraphBuilder, node: Node) -> Value:
     """x / (1 + |x|)."""
-    x = node.input(0)
-    return b("divide", x, b("add", like(b, 1, x), b("abs", x)))
+    return b("softsign", node.input(0))
 
 
 @operator("Mish")
 def mish(b: GraphBuilder, node: Node) -> Value:
     """x tanh(softplus(x))."""
-    x = node.input(0)
-    return b("multiply", x, b("tanh", softplus(b, x)))
+    return b("mish", node.input(0))
 
 
 @operator("Swish")
 def swish(b: GraphBuilder, node: Node) -> Value:
     """x sigmoid(alpha x)."""
-    x = node.input(0)
-    alpha = node.real("alpha", 1.0)
-    inner = x if alpha == 1.0 else b("multiply", like(b, alpha, x), x)
-    return b("multiply", x, sigmoid_of(b, inner))
+    x, alpha = node.input(0), node.real("alpha", 1.0)
+    return b("silu", x) if alpha == 1.0 else b("multiply", x, b("sigmoid", b("multiply", like(b, alpha, x), x)))
 
 
 @operator("Gelu")
 def gelu(b: GraphBuilder, node: Node) -> Value:
     """x times the normal distribution's cumulative function, exact or by tanh."""
-    x, approximate = node.input(0), node.string("approximate", "none")
-    half, one = like(b, 0.5, x), like(b, 1, x)
-    if approximate == "none":
-        inner = b("erf", b("multiply", x, like(b, 1 / math.sqrt(2), x)))
-    elif approximate == "tanh":
-        cube = b("multiply", b("multiply", x, x), b("multiply", x, like(b, 0.044715, x)))
-        inner = b("tanh", b("multiply", like(b, math.sqrt(2 / math.pi), x), b("add", x, cube)))
-    else:
+    approximate = node.string("approximate", "none")
+    if approximate not in ("none", "tanh"):
         raise ModelError(f"approximate {approximate!r}: it is none or tanh")
-    return b("multiply", b("multiply", half, x), b("add", one, inner))
+    return b("gelu", node.input(0), approximate=approximate == "tanh")
 
 
 @operator("Shrink")
@@ -200,15 +180,9 @@ def softmax(b: GraphBuilder, node: Node) -> Value:
 def _softmax(b: GraphBuilder, kind: str, x: Value, axis: int) -> Value:
     if kind == "Hardmax":
         return _hardmax(b, x, axis)
-    given = dtype_of(x)
-    x = cast(b, x, wide(given))
     if not shape_of(x):
-        return cast(b, b.full(1 if kind == "Softmax" else 0, x), given)
-    shifted = b("subtract", x, reduce(b, "max", x, (axis,)))
-    powers = b("exp", shifted)
-    total = reduce(b, "sum", powers, (axis,))
-    result = b("divide", powers, total) if kind == "Softmax" else b("subtract", shifted, b("log", total))
-    return cast(b, result, given)
+        return b.full(1 if kind == "Softmax" else 0, x)
+    return b("softmax" if kind == "Softmax" else "log_softmax", x, axis=axis)
 
 
 def _hardmax(b: GraphBuilder, x: Value, axis: int) -> Value:

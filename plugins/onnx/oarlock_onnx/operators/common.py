@@ -18,7 +18,7 @@ from oarlock_onnx.builder import GraphBuilder
 
 __all__ = [
     "axes_of", "axis_of", "broadcast_shape", "broadcast_together", "cast", "dtype_of", "expand", "fill", "gather_axis",
-    "index32", "like", "matmul", "numbers", "pad_axes", "reduce", "reshape", "scalar", "shape_of", "sigmoid",
+    "index32", "like", "matmul", "numbers", "pad_axes", "reduce", "reshape", "scalar", "shape_of",
     "slice_axis", "transpose", "unsqueeze", "wide",
 ]  # fmt: skip
 
@@ -180,12 +180,6 @@ def reduce(b: GraphBuilder, kind: str, value: Value, axes: Sequence[int], keepdi
 def wide(dtype: DType) -> DType:
     """The dtype to compute in: float32 for 16-bit floats."""
     return dtypes.float32 if dtype.is_float and dtype.bits == 16 else dtype
-
-
-def sigmoid(b: GraphBuilder, value: Value) -> Value:
-    """1 / (1 + exp(-x))."""
-    one = like(b, 1, value)
-    return b("divide", one, b("add", one, b("exp", b("negative", value))))
 
 
 def matmul(b: GraphBuilder, left: Value, right: Value, dtype: DType | None = None) -> Value:

@@ -78,25 +78,22 @@ def _statistics(b: GraphBuilder, node: Node, x: Value, given: list[Value]) -> tu
 @operator("InstanceNormalization")
 def instance_normalization(b: GraphBuilder, node: Node) -> Value:
     """Each channel of each entry by its own mean and variance."""
-    x, scale, bias = (node.input(index) for index in range(3))
-    kind = dtype_of(x)
-    inner = cast(b, x, wide(kind))
-    _, variance, rest = _moments(b, inner, tuple(range(2, len(shape_of(x)))))
-    normal = b("multiply", rest, _inverse_root(b, variance, node.real("epsilon", 1e-5)))
-    scale, bias = (_per_channel(b, cast(b, value, wide(kind)), x) for value in (scale, bias))
-    return cast(b, b("add", b("multiply", normal, scale), bias), kind)
+    return b("instance_norm", *(node.input(index) for index in range(3)), epsilon=node.real("epsilon", 1e-5))
 
 
 @operator("LayerNormalization")
 def layer_normalization(b: GraphBuilder, node: Node) -> list[Item]:
     """The dimensions from ``axis`` on by their mean and variance, computed in the stash type."""
     x, scale, bias = node.input(0), node.input(1), node.optional(2)
-    rank, kind = len(shape_of(x)), dtype_of(x)
-    axes = tuple(range(axis_of(node.integer("axis", -1), rank), rank))
+    rank, kind, epsilon = len(shape_of(x)), dtype_of(x), node.real("epsilon", 1e-5)
+    axis = axis_of(node.integer("axis", -1), rank)
     stash = onnx_dtype(node.integer("stash_type", 1), "stash_type")
     inner = stash if stash.is_float and stash.bits >= 32 else dtypes.float32
-    mean, variance, rest = _moments(b, cast(b, x, inner), axes)
-    inverse = _inverse_root(b, variance, node.real("epsilon", 1e-5))
+    plain = inner == wide(kind) and not node.wants(1) and not node.wants(2)
+    if plain and bias is not None and shape_of(scale) == shape_of(bias) == shape_of(x)[axis:]:
+        return [b("layer_norm", x, scale, bias, axis=axis, epsilon=epsilon)]
+    mean, variance, rest = _moments(b, cast(b, x, inner), tuple(range(axis, rank)))
+    inverse = _inverse_root(b, variance, epsilon)
     result = b("multiply", cast(b, b("multiply", rest, inverse), kind), scale)
     if bias is not None:
         result = b("add", result, bias)
@@ -187,8 +184,7 @@ def causal_convolution(b: GraphBuilder, node: Node) -> list[Item]:
         result = b("add", result, reshape(b, cast(b, bias, inner), (channels, 1)))
     activation = node.string("activation", "none")
     if activation in ("silu", "swish"):
-        one = like(b, 1, result)
-        result = b("divide", result, b("add", one, b("exp", b("negative", result))))
+        result = b("silu", result)
     elif activation != "none":
         raise ModelError(f"activation {activation!r} is not silu, swish or none")
     length = shape_of(joined)[2]

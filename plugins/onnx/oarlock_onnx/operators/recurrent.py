@@ -19,7 +19,6 @@ from oarlock_onnx.operators.common import (
     reshape,
     scalar,
     shape_of,
-    sigmoid,
     slice_axis,
     transpose,
 )
@@ -40,7 +39,7 @@ def _activation(b: GraphBuilder, name: str, alpha: float | None, beta: float | N
     table: dict[str, Activation] = {
         "relu": lambda x: relu_of(b, x),
         "tanh": lambda x: b("tanh", x),
-        "sigmoid": lambda x: sigmoid(b, x),
+        "sigmoid": lambda x: b("sigmoid", x),
         "leakyrelu": lambda x: leaky_relu(b, x, like(b, scale(0.01), x)),
         "thresholdedrelu": lambda x: b("select", b("greater", x, like(b, scale(1.0), x)), x, b.full(0, x)),
         "scaledtanh": lambda x: b(
@@ -48,7 +47,7 @@ def _activation(b: GraphBuilder, name: str, alpha: float | None, beta: float | N
         ),
         "hardsigmoid": lambda x: hard_sigmoid_of(b, x, scale(0.2), shift(0.5)),
         "elu": lambda x: elu_of(b, x, scale(1.0)),
-        "softsign": lambda x: b("divide", x, b("add", like(b, 1, x), b("abs", x))),
+        "softsign": lambda x: b("softsign", x),
         "softplus": lambda x: softplus(b, x),
         "affine": lambda x: b("add", b("multiply", like(b, scale(1.0), x), x), like(b, shift(0.0), x)),
     }
