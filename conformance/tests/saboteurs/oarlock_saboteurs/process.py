@@ -9,8 +9,8 @@ import sys
 import time
 from collections.abc import Sequence
 
-from oarlock.hal import Binding, Handle
-from oarlock_saboteurs import BrokenDriver, saboteur
+from oarlock.hal import Binding, Driver, Handle
+from oarlock_saboteurs import BrokenAdapter, BrokenDriver, saboteur
 
 Grid = tuple[int, int, int]
 
@@ -45,7 +45,7 @@ class Talks(BrokenDriver):
 
 
 @saboteur("process", "the process ends with a bad status")
-class EndsBadly(BrokenDriver):
-    def close(self) -> None:
-        super().close()
+class EndsBadly(BrokenAdapter):
+    def open(self, index: int) -> Driver:
         atexit.register(os._exit, 3)
+        return super().open(index)

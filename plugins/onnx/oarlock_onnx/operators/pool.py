@@ -101,8 +101,16 @@ def average_pool(b: GraphBuilder, node: Node) -> Value:
 def lp_pool(b: GraphBuilder, node: Node) -> Value:
     """The p-norm of each window."""
     x = node.input(0)
-    p = node.real("p", 2.0) if node.version < 2 else float(node.integer("p", 2))
+    p = _order(node)
     return _root(b, _windowed(b, "sum", _power(b, x, p), _window(node)), p)
+
+
+def _order(node: Node) -> float:
+    """The p of an Lp norm."""
+    p = node.real("p", 2.0) if node.version < 2 else float(node.integer("p", 2))
+    if not p > 0:
+        raise ModelError(f"p {p} is not above 0")
+    return p
 
 
 def _power(b: GraphBuilder, x: Value, p: float) -> Value:
@@ -128,7 +136,7 @@ def global_pool(b: GraphBuilder, node: Node) -> Value:
         return reduce(b, "max", x, axes)
     if node.op_type == "GlobalAveragePool":
         return cast(b, mean_of(b, cast(b, x, wide(dtype_of(x))), axes), dtype_of(x))
-    p = node.real("p", 2.0) if node.version < 2 else float(node.integer("p", 2))
+    p = _order(node)
     return _root(b, reduce(b, "sum", _power(b, x, p), axes), p)
 
 
