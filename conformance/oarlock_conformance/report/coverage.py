@@ -12,6 +12,8 @@ from oarlock_conformance.report.markup import Markup, element, join
 __all__ = ["coverage", "coverage_table", "numerics", "numerics_table"]
 
 Document = dict[str, Any]
+_PLAIN = 1000
+"""A limit of more ulp than this belongs to a result near zero of larger terms: its share is told instead."""
 _FLOATS = [dtype.name for dtype in dtypes.ALL if dtype.is_float]
 _SHORT = {"bfloat16": "bf16", "float16": "f16", "float32": "f32", "float64": "f64"}
 
@@ -93,8 +95,8 @@ def numerics_table(document: Document) -> Markup:
         element("tr", element("td", record), *(_error(row.get(name)) for name in names)) for record, row in found.items()
     ]
     note = (
-        "The error that used most of what is allowed, in ulp of the exact result, against the suite's limit there. Sums "
-        "and products may be many ulp off where their terms cancel; their limit grows with the number of terms."
+        "The error that used most of what is allowed, in ulp of the exact result, and the suite's limit there. Where a "
+        "result is near zero because larger terms cancel, an ulp says little: the share of the bound is told."
     )
     body = element("div", element("table", head, *rows, class_="full"), class_="wide")
     return join([element("p", note, class_="soft small"), body])
@@ -104,10 +106,11 @@ def _error(figures: dict[str, float] | None) -> Markup:
     if figures is None:
         return element("td", "", class_="number")
     share = figures["used"]
-    level = "over" if share > 1 else "near" if share > 0.75 else ""
+    level = "over" if share > 1 else "near" if share > 0.75 and figures["ulp"] > 0.5 else ""
     meter = element("span", element("i", style=f"width:{min(100.0, 100 * share):.0f}%"), class_=f"meter {level}")
-    words = f"{_number(figures['ulp'])} of {_number(figures['allowed'])}"
-    return element("td", words, meter, class_="number", title=f"{100 * share:.0f} % of what is allowed")
+    exact = f"{_number(figures['ulp'])} of {_number(figures['allowed'])}"
+    words = exact if figures["allowed"] <= _PLAIN else f"{100 * share:.0f} % of the bound"
+    return element("td", words, meter, class_="number", title=f"{exact} ulp: {100 * share:.0f} % of what is allowed")
 
 
 def _number(value: float) -> str:

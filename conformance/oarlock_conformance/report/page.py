@@ -15,6 +15,8 @@ __all__ = ["page"]
 Document = dict[str, Any]
 _SHOWN = 8
 """Problems that are shown at once."""
+_LONG = 60
+"""Characters of a text that is folded."""
 
 
 def page(document: Document) -> str:
@@ -144,7 +146,7 @@ def _device(document: Document) -> Markup:
     about = [
         ("memory", f"{device['memory'] / 2**30:.1f} GiB"),
         ("language, architecture", f"{target['language']}, {target['arch']}"),
-        ("compiler flags", " ".join(target["flags"]) or "none"),
+        ("compiler flags", _folded(" ".join(target["flags"]) or "none")),
         ("computes", ", ".join(target["compute"])),
         ("stores as another type", ", ".join(f"{name} as {as_}" for name, as_ in stored.items()) or "none"),
         ("flushes subnormals", ", ".join(target["flush_to_zero"]) or "no"),
@@ -222,6 +224,13 @@ def _limit(value: object) -> str:
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "none"}[value]
     return f"{value:,}" if isinstance(value, int) and value < 2**60 else "unlimited"
+
+
+def _folded(words: str) -> Markup:
+    """A long text behind its beginning."""
+    if len(words) <= _LONG:
+        return text(words)
+    return element("details", element("summary", f"{words[:_LONG]} ..."), words)
 
 
 def _figure(value: float | None, form: str) -> Markup:

@@ -92,6 +92,7 @@ class Gate:
         self.enter(what)
         try:
             value = function(*arguments)
+            self.expire(time.monotonic())  # the monitor may have slept past it
         except Exception as error:
             explained = self.explain(what, error)
             raise explained from (error if explained is not error else error.__cause__)
@@ -108,6 +109,7 @@ class Gate:
         self._outside[key] = (what, time.monotonic())
         try:
             yield
+            self.expire(time.monotonic())
         except Exception as error:
             explained = self.explain(what, error)
             raise explained from (error if explained is not error else error.__cause__)

@@ -21,7 +21,7 @@ Array = npt.NDArray[Any]
 def ulp_error(
     record: Record, operands: Sequence[Array], attributes: Attributes, actual: Sequence[Array]
 ) -> dict[str, float] | None:
-    """``{"ulp": largest error, "allowed": what is allowed there, "used": largest share of what is allowed}``.
+    """The element that used most of what is allowed: ``{"ulp": its error, "allowed": in ulp, "used": the share}``.
 
     None where nothing is a finite float with a tolerance. Called with floating-point warnings off.
     """
@@ -38,9 +38,8 @@ def ulp_error(
             continue
         unit = spacing(wide, dtype)
         error = np.where(usable, np.abs(got - wide), 0.0)
-        ulp, used = error / unit, np.where(usable, error / np.where(bound > 0, bound, 1.0), 0.0)
-        at = int(np.argmax(ulp))
-        if worst is None or ulp.reshape(-1)[at] > worst["ulp"]:
-            limit = float((bound / unit).reshape(-1)[at])
-            worst = {"ulp": float(ulp.reshape(-1)[at]), "allowed": limit, "used": float(used.max())}
+        used = np.where(usable, error / np.where(bound > 0, bound, 1.0), 0.0)
+        at = np.unravel_index(int(np.argmax(used)), used.shape)
+        if worst is None or used[at] > worst["used"]:
+            worst = {"ulp": float(error[at] / unit[at]), "allowed": float(bound[at] / unit[at]), "used": float(used[at])}
     return worst
