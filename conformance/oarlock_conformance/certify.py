@@ -5,7 +5,6 @@ from __future__ import annotations
 import fnmatch
 import time
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -25,7 +24,7 @@ SCHEMA = "oarlock.certificate/1"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to certify: levels, a pattern that case ids must match (empty: all), processes at once.
+    """What to certify: levels, a pattern that case ids or their groups must match (empty: all), processes at once.
 
     ``allow_unavailable``: models that cannot be fetched do not spoil the verdict; the certificate says so.
     """
@@ -84,12 +83,7 @@ class Certification:
 
     def reproduce(self, case: Case) -> str:
         """The command that runs one case again."""
-        if case.id.startswith("process/"):
-            level, _, group = case.id.removeprefix("process/").partition(".")
-            found = [other.id for other in self.cases if (other.level, other.group) == (level, group)]
-            only = f"{_common(found)}*" if found else case.id
-        else:
-            only = case.id
+        only = case.group if _part(case) == "processes" else case.id
         words = ["oarlock certify", self.plan.device["id"], f"--level {case.level}", f"--only '{only}'"]
         options = self.request.options
         words += ["--quick"] * options.quick + [f"--seed {options.seed}"] * bool(options.seed)
@@ -142,7 +136,7 @@ def certify(request: Request, progress: Progress | None = None) -> Certification
     start = time.perf_counter()
     shown = progress or Progress(quiet=True)
     plan = make_plan(request.device, request.levels, request.options)
-    chosen = [case for case in plan.cases if not request.only or fnmatch.fnmatchcase(case.id, request.only)]
+    chosen = [case for case in plan.cases if not request.only or _matches(case, request.only)]
     if not chosen:
         raise ConfigError(f"--only {request.only!r}: no case of the levels {', '.join(request.levels)} matches it")
     groups = groups_of(chosen)
@@ -168,12 +162,9 @@ def certify(request: Request, progress: Progress | None = None) -> Certification
     return Certification(settled, plan, cases, outcomes, time.perf_counter() - start, created)
 
 
+def _matches(case: Case, pattern: str) -> bool:
+    return fnmatch.fnmatchcase(case.id, pattern) or fnmatch.fnmatchcase(case.group, pattern)
+
+
 def _part(case: Case) -> str:
     return "processes" if case.id.startswith("process/") else case.level
-
-
-def _common(words: Sequence[str]) -> str:
-    """The longest common beginning."""
-    first, last = min(words), max(words)
-    size = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))
-    return first[:size]

@@ -9,7 +9,17 @@ from oarlock.codegen.kernel import KernelBuilder
 from oarlock.dtypes import DType
 from oarlock.ir import BufferType, Operation, Value
 
-__all__ = ["broadcast_scalar", "copy_scalars", "increment", "reverse_in_block", "scale", "spin", "stamp", "sum_of", "weighted_sum"]
+__all__ = [
+    "broadcast_scalar",
+    "copy_scalars",
+    "increment",
+    "reverse_in_block",
+    "scale",
+    "spin",
+    "stamp",
+    "sum_of",
+    "weighted_sum",
+]
 
 Body = Callable[[KernelBuilder, Callable[[str, Value], Value]], None]
 
@@ -63,7 +73,9 @@ def scale(factor: int) -> Operation:
 
     def body(b: KernelBuilder, at: Callable[[str, Value], Value]) -> None:
         i = b.position("block_id", 0)
-        b.store(b.arguments["y"], at("y", i), b.mul(b.load(b.arguments["x"], at("x", i)), b.const(factor, dtypes.int32)))
+        b.store(
+            b.arguments["y"], at("y", i), b.mul(b.load(b.arguments["x"], at("x", i)), b.const(factor, dtypes.int32))
+        )
 
     return _kernel("scale", [("x", dtypes.int32, "read"), ("y", dtypes.int32, "write")], [], body)
 

@@ -1,4 +1,4 @@
-"""Runs groups of cases in child processes: what a crash, a hang or a stray line spoils is its own group, and no more."""
+"""Runs groups of cases in child processes: a crash, a hang or a stray line spoils its own group, and no more."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ class _Child:
     """A worker process, and the events it sends."""
 
     def __init__(self, job: dict[str, Any]) -> None:
-        self._noise: IO[bytes] = tempfile.TemporaryFile()
+        self._noise: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the child)
         self._process = subprocess.Popen(
             command(job), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._noise,
             start_new_session=os.name == "posix",

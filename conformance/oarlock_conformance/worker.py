@@ -1,9 +1,10 @@
 """The child process of a group: runs cases on a device and tells each result at once, as a line of JSON.
 
 ``python -m oarlock_conformance.worker JOB`` writes events to standard output: ``{"event": "start", "cases": [...]}``,
-``{"event": "end", "outcome": {...}}``, ``{"event": "beat"}``, ``{"event": "planned", ...}``, ``{"event": "refused", ...}`` and, last,
-``{"event": "done", "alive": ...}``. What libraries print to standard output goes to standard error, where anything at
-all is stray output. A job is a JSON object: ``device``, ``options`` and, to run cases, ``level``, ``cases``, ``isolate``.
+``{"event": "end", "outcome": {...}}``, ``{"event": "beat"}``, ``{"event": "planned", ...}``,
+``{"event": "refused", ...}`` and, last, ``{"event": "done", "alive": ...}``. What libraries print to standard output
+goes to standard error, where anything at all is stray output. A job is a JSON object: ``device``, ``options`` and
+either ``levels`` (tell what there is) or ``level``, ``cases``, ``isolate`` (run cases).
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def main(text: str) -> int:
 def perform(job: Mapping[str, Any], channel: Channel) -> None:
     """Do a job in this process. Raises OarlockError when the device cannot be opened."""
     options = Options(**job["options"])
-    config.watchdog_s = options.deadline_s / 2
+    config.watchdog_s = options.deadline_s * 0.9  # so that a wait that hangs is told as what it is
     config.poison = True
     device = open_device(job["device"])
     if "level" not in job:

@@ -15,7 +15,7 @@ from oarlock.runtime import opening
 SOURCE = Path(__file__).parent / "saboteurs"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def saboteurs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The prefix of the devices' names: saboteur ``x`` is the device ``broken_x:0``."""
     site = tmp_path_factory.mktemp("site")

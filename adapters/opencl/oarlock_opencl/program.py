@@ -60,6 +60,6 @@ def build(context: Any, flags: Sequence[str], source: str) -> Any:
     """Build ``source``; raises CompileError with the log and the lines that it complains about."""
     try:
         with warnings.catch_warnings(action="ignore", category=cl.CompilerWarning):
-            return cl.Program(context, source).build(options=list(flags))
+            return cl.Program(context, source).build(options=[*flags, "-w"])  # some print that there are warnings
     except cl.Error as error:
         raise CompileError.from_log(str(error), source) from error

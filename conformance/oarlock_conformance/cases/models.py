@@ -111,7 +111,9 @@ def _run_model(device: str, name: str, options: Options, details: dict[str, Any]
         raise Failure("; ".join(outside))
     for output, array in first.items():
         if array.tobytes() != again[output].tobytes():
-            raise Failure(f"output `{output}` of a later run differs from the first by {_gap(array, again[output]):.3g}")
+            raise Failure(
+                f"output `{output}` of a later run differs from the first by {_gap(array, again[output]):.3g}"
+            )
 
 
 def _read(path: Path) -> Any:

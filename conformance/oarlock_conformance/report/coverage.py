@@ -49,8 +49,8 @@ def coverage_table(document: Document) -> Markup:
         rows.append(element("tr", element("th", record.name, class_="row", title=record.summary), *cells))
     legend = element(
         "p",
-        "A figure is the number of cases that passed; in red, how many of how many did not. A dash: the device does not "
-        "store the type, and refuses it. Empty: the operator does not take it.",
+        "A figure is the number of cases that passed; in red, how many of how many did not. A dash: the device does "
+        "not store the type, and refuses it. A dot: left out by the quick setting. Empty: not taken.",
         class_="soft small",
     )
     return join([legend, element("div", element("table", head, *rows, class_="grid"), class_="wide")])
@@ -58,7 +58,7 @@ def coverage_table(document: Document) -> Markup:
 
 def _cell(states: Counter[str] | None, claimed: bool) -> Markup:
     if states is None:
-        return element("td", "?" if claimed else "", class_="none")
+        return element("td", "·" if claimed else "", class_="none")
     bad = states["failed"] + states["error"]
     if bad:
         return element("td", f"{bad}/{bad + states['passed']}", class_="failed", title="cases that did not pass")
@@ -92,7 +92,8 @@ def numerics_table(document: Document) -> Markup:
     names = [name for name in _FLOATS if any(name in row for row in found.values())]
     head = element("tr", element("th", "operator"), *(element("th", name, class_="number") for name in names))
     rows = [
-        element("tr", element("td", record), *(_error(row.get(name)) for name in names)) for record, row in found.items()
+        element("tr", element("td", record), *(_error(row.get(name)) for name in names))
+        for record, row in found.items()
     ]
     note = (
         "The error that used most of what is allowed, in ulp of the exact result, and the suite's limit there. Where a "

@@ -36,9 +36,7 @@ def junit(document: dict[str, Any]) -> str:
 def _add(suite: ElementTree.Element, case: dict[str, Any], allowed: bool) -> str:
     """Add a test; returns how it did not pass ("" where it did)."""
     place = f"{case['level']}.{case['group']}"
-    item = ElementTree.SubElement(
-        suite, "testcase", name=case["id"], classname=place, time=f"{case['seconds']:.3f}"
-    )
+    item = ElementTree.SubElement(suite, "testcase", name=case["id"], classname=place, time=f"{case['seconds']:.3f}")
     states = {"failed": "failure", "error": "error", "unavailable": "error", "unsupported": "skipped"}
     kind = states.get(case["state"], "")
     if case["state"] == "unavailable" and allowed:

@@ -34,7 +34,9 @@ def element(name: str, *content: object, **attributes: object) -> Markup:
     return Markup(f"<{name}{given}>{join(content)}</{name}>")
 
 
-def table(heads: Sequence[object], rows: Iterable[Sequence[object]], numbers: Sequence[int] = (), full: bool = False) -> Markup:
+def table(
+    heads: Sequence[object], rows: Iterable[Sequence[object]], numbers: Sequence[int] = (), full: bool = False
+) -> Markup:
     """A table; columns ``numbers`` are set as figures."""
 
     def cells(name: str, values: Sequence[object]) -> list[Markup]:

@@ -85,7 +85,12 @@ def _level(name: str, count: dict[str, int]) -> Markup:
     return element(
         "div",
         element("div", element("span", name), tag("failed" if bad else "passed"), class_="name"),
-        element("div", f"{count['passed']:,} ", element("span", f"of {applicable:,} {'ended well' if name == 'processes' else 'passed'}"), class_="figure"),
+        element(
+            "div",
+            f"{count['passed']:,} ",
+            element("span", f"of {applicable:,} {'ended well' if name == 'processes' else 'passed'}"),
+            class_="figure",
+        ),
         element("div", *pieces, class_="bar"),
         element("div", *(element("span", word) for word in words), class_="counts"),
         class_="level",
@@ -142,7 +147,7 @@ def _models(document: Document) -> Markup:
 
 def _device(document: Document) -> Markup:
     device, target = document["device"], document["device"]["target"]
-    stored = {name: physical for name, physical in target["storage"]}
+    stored = dict(target["storage"])
     about = [
         ("memory", f"{device['memory'] / 2**30:.1f} GiB"),
         ("language, architecture", f"{target['language']}, {target['arch']}"),

@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("device", metavar="DEVICE", help="the device to certify, such as cpu or opencl:0")
     parser.add_argument("--quick", action="store_true", help="fewer samples: minutes instead of an hour")
     parser.add_argument("--level", action="append", choices=LEVELS, help="a level to run (default: all)")
-    parser.add_argument("--only", default="", metavar="PATTERN", help="cases whose id matches, such as 'memory.*'")
+    parser.add_argument("--only", default="", metavar="PATTERN", help="cases whose id or group matches: 'memory.*'")
     parser.add_argument("--jobs", type=int, default=0, metavar="N", help="processes at once (default: up to 2)")
     parser.add_argument("--report", type=Path, default=Path("out"), metavar="DIR", help="where to write (default: out)")
     parser.add_argument("--seed", type=int, default=0, help="seed of random values and programs (default 0)")

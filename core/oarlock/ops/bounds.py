@@ -16,6 +16,7 @@ from oarlock.ops.record import Array, Attributes, Record
 
 __all__ = [
     "BOUNDS",
+    "PRODUCTS_OF_SUBNORMALS",
     "SIGNLESS",
     "ULPS",
     "Bound",
@@ -99,6 +100,9 @@ ULPS: Mapping[str, tuple[float, float, float]] = {
 }  # fmt: skip
 """Allowed error in ulp of the exact result for float64, float32, and 16-bit floats. The elementary functions follow
 OpenCL C's full profile ("Relative Error as ULPs")."""
+
+PRODUCTS_OF_SUBNORMALS = frozenset({"silu", "mish"})
+"""x times a factor that may be subnormal: the factor's own rounding, half the least subnormal, counts x times."""
 
 SIGNLESS = frozenset({"floor_divide", "maximum", "minimum", "sign", "clip", "relu", "scan", "sort", "top_k"})
 """Operators whose zero may have either sign although their results are otherwise exact."""

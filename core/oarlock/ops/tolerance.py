@@ -10,7 +10,7 @@ import numpy as np
 from oarlock import dtypes
 from oarlock.dtypes import DType
 from oarlock.ops.bounds import BOUNDS as PRIMITIVE_BOUNDS
-from oarlock.ops.bounds import SIGNLESS, ULPS, Call, largest, least_normal, spacing
+from oarlock.ops.bounds import PRODUCTS_OF_SUBNORMALS, SIGNLESS, ULPS, Call, largest, least_normal, spacing
 from oarlock.ops.composite_bounds import COMPOSITE_BOUNDS
 from oarlock.ops.record import Array, Attributes, Record
 
@@ -51,6 +51,9 @@ def allowed(
             bound = np.where(inside > 0, inside + 0.5 * ulp, 0.0)
         else:
             bound = ULPS[record.name][{64: 0, 32: 1, 16: 2}[dtype.bits]] * ulp
+            if record.name in PRODUCTS_OF_SUBNORMALS:
+                least = float(spacing(np.zeros(()), dtype))
+                bound = bound + np.where(np.isfinite(wide), 2 * np.abs(_double(operands[0])) * least, 0.0)
         if dtype.bits == 64:  # float64 results are compared with float64, which is itself off by half an ulp
             bound = np.where(bound > 0, bound + 0.5 * ulp, 0.0)
     return np.asarray(bound)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -44,13 +45,15 @@ def plan(device: Device, options: Options) -> list[Case]:
 
 
 def _grouped(options: Options) -> Iterator[tuple[Unit, str]]:
-    """Units with their groups: families, large ones in parts; mixed kernels need element-wise ones of a dtype together."""
+    """Units with their groups: families, large ones in parts. Element-wise ones of a dtype stay together, for mixes."""
     families: dict[str, list[Unit]] = {}
     for unit in all_units():
         families.setdefault("elementwise" if unit.is_flat else unit.record.family, []).append(unit)
     for family, members in families.items():
         if family == "elementwise":
-            members = sorted(members, key=lambda unit: (unit.record.tolerance in ("elementary", "power"), unit.dtype.name))
+            members = sorted(
+                members, key=lambda unit: (unit.record.tolerance in ("elementary", "power"), unit.dtype.name)
+            )
         share = (240 if options.quick else 40) if family == "elementwise" else _SHARE
         parts = -(-len(members) // share)
         for number, unit in enumerate(members):
@@ -158,7 +161,8 @@ def _accepted_array(device: Device, dtype: DType) -> str:
 def _accepted_program(device: Device, unit: Unit, options: Options) -> str:
     """What is wrong with how a program of this dtype is refused. One whose kernels touch nothing of the dtype may be
     made: it cannot be run, for its operands cannot exist."""
-    call = max(unit.calls(options), key=lambda call: sum(x.size for x in call.sample.operands))
+    calls = unit.calls(options) or unit.calls(replace(options, quick=False))
+    call = max(calls, key=lambda call: sum(x.size for x in call.sample.operands))
     try:
         plan = plan_for(side_by_side([call]).function, device)
         if not call.sample.operands:

@@ -25,7 +25,7 @@ __all__ = ["Built", "build_function", "mix", "mixes", "side_by_side"]
 
 Array = npt.NDArray[Any]
 _CONTEXT = array_context()
-_MIXED = 10
+_MIXED = 14
 """Operators of one mixed kernel."""
 _MIXED_SLOW = 4
 """The same for elementary functions, which are long."""

@@ -24,6 +24,8 @@ SIZES = (0, 1, 2, 3, 7, 63, 64, 65, 127, 129, 255, 256, 257, 1023, 1024, 1025, 4
 _DENSE = {True: 512, False: 1 << 16}
 _MAIN = 3
 """Samples of a record for its main dtype in the quick setting; other dtypes get one, a different one each."""
+_ONE_IN = 4
+"""In the quick setting one element-wise record in so many is also called with broadcast operands, as one kernel."""
 
 Array = npt.NDArray[Any]
 
@@ -66,7 +68,10 @@ class Unit:
         assert self.record.samples is not None
         samples = list(self.record.samples(self.dtype, random))
         if self._takes_flat(samples[0]):
-            calls = [*_values(self, samples, options), *_numbered(self, samples, self._chosen(len(samples), options, True))]
+            calls = [
+                *_values(self, samples, options),
+                *_numbered(self, samples, self._chosen(len(samples), options, True)),
+            ]
             return calls if options.quick else [*calls, *_sized(self, samples)]
         calls = _numbered(self, samples, self._chosen(len(samples), options, False))
         return calls if options.quick else [*calls, *_reductions(self, samples)]
@@ -82,23 +87,31 @@ class Unit:
         if not self.record.is_elementwise or self.record.scalars or not sample.operands:
             return False
         try:
-            self.record.infer_types([TensorType(dtypes.from_numpy(x.dtype), (2,)) for x in sample.operands], sample.attributes)
+            self.record.infer_types(
+                [TensorType(dtypes.from_numpy(x.dtype), (2,)) for x in sample.operands], sample.attributes
+            )
         except ShapeError:
             return False
         return True
 
     def _chosen(self, count: int, options: Options, flat: bool) -> Sequence[int]:
-        """Numbers of the samples to call: all; in the quick setting a few that differ from dtype to dtype."""
+        """Numbers of the samples to call: all; in the quick setting a few that differ from dtype to dtype.
+
+        What a composite decomposes into is called with every dtype; so composites are called with two.
+        """
         if not options.quick:
             return range(count)
-        position = self.record.dtypes.index(self.dtype)
+        turn = zlib.crc32(self.record.name.encode())
         main = dtypes.float32 if dtypes.float32 in self.record.dtypes else self.record.dtypes[0]
+        others = [dtype for dtype in self.record.dtypes if dtype != main]
         if flat:
-            wanted = 1 if self.dtype == main else 0
+            wanted = int(self.dtype == main and turn % _ONE_IN == 0)
+        elif self.dtype == main:
+            wanted = min(count, _MAIN)
         else:
-            wanted = min(count, _MAIN) if self.dtype == main else 1
+            wanted = int(self.record.is_primitive or self.dtype == others[turn % len(others)])
         step = max(1, count // max(1, wanted))
-        start = (position * 3 + zlib.crc32(self.record.name.encode())) % count
+        start = (self.record.dtypes.index(self.dtype) * 3 + turn) % count
         return sorted({(start + k * step) % count for k in range(wanted)})
 
 
@@ -172,5 +185,3 @@ def _reductions(unit: Unit, samples: Sequence[Sample]) -> Iterator[Call]:
                 continue  # the position of an extreme needs at least one element
             x = np.resize(values, shape)
             yield Call(f"{unit.id}/size-{'x'.join(map(str, shape))}", unit.record, Sample((x,), attributes))
-
-

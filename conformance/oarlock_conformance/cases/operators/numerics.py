@@ -41,5 +41,9 @@ def ulp_error(
         used = np.where(usable, error / np.where(bound > 0, bound, 1.0), 0.0)
         at = np.unravel_index(int(np.argmax(used)), used.shape)
         if worst is None or used[at] > worst["used"]:
-            worst = {"ulp": float(error[at] / unit[at]), "allowed": float(bound[at] / unit[at]), "used": float(used[at])}
+            worst = {
+                "ulp": float(error[at] / unit[at]),
+                "allowed": float(bound[at] / unit[at]),
+                "used": float(used[at]),
+            }
     return worst

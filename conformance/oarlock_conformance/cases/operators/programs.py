@@ -86,8 +86,12 @@ _FUSED: dict[str, _Program] = {
     "layer_norm": _Program(((9, 384), (384,), (384,)), _layer_norm, 400, "a layer norm in one kernel is a layer norm"),
     "gelu_chain": _Program(((33, 65), (33, 65)), _gelu_chain, 60, "a chain of element-wise operators is their chain"),
     "dense": _Program(((33, 70), (70, 47), (47,)), _dense, 80, "a product with bias and relu in one kernel"),
-    "convolution": _Program(((2, 3, 9, 7), (5, 3, 3, 3), (5,), (5,)), _convolution, 60, "a convolution with its batch norm"),
-    "attention": _Program(((3, 19, 16), (3, 23, 16), (3, 23, 8)), _attention, 80, "attention: two products and a softmax"),
+    "convolution": _Program(
+        ((2, 3, 9, 7), (5, 3, 3, 3), (5,), (5,)), _convolution, 60, "a convolution with its batch norm"
+    ),
+    "attention": _Program(
+        ((3, 19, 16), (3, 23, 16), (3, 23, 8)), _attention, 80, "attention: two products and a softmax"
+    ),
     "two_heads": _Program(((21, 130),), _two_heads, 140, "two reductions of one operand, and what follows from them"),
     "shuffle": _Program(((37 * 6, 43),), _shuffle, 200, "moves of elements that are read by others"),
 }
@@ -106,7 +110,9 @@ def plan(device: Device, options: Options) -> list[Case]:
         for dtype in _DTYPES[: 2 if options.quick else 4] if name != "shuffle" else _DTYPES[:1]:
             absent = "" if device.target.stores(dtype) else f"{dtype} is not stored"
             cases.append(Case(f"fused.{name}/{dtype}", "operators", "programs", program.contract, absent))
-    text = "a random program of element-wise, reducing and moving operators gives what the interpreter gives, bit by bit"
+    text = (
+        "a random program of element-wise, reducing and moving operators gives what the interpreter gives, bit by bit"
+    )
     for number in range(_RANDOM[options.quick]):
         cases.append(Case(f"random.exact/{number}", "operators", "programs", text))
     return cases
@@ -118,7 +124,8 @@ def run(device: Device, identity: str, options: Options) -> Outcome:
     kind, _, name = identity.partition(".")
     try:
         if kind == "fused":
-            _run_fused(device, *name.split("/"), options)
+            program, dtype = name.split("/")
+            _run_fused(device, program, dtype, options)
         else:
             _run_random(device, int(name.split("/")[1]), options)
     except Failure as failure:

@@ -100,7 +100,9 @@ def _reduce(b: ArrayBuilder, x: Value, values: list[Value], random: np.random.Ge
     if not shape:
         return None
     axes = tuple(sorted({int(axis) for axis in random.integers(0, len(shape), int(random.integers(1, 3)))}))
-    kinds = ["reduce_max", "reduce_min"] if tensor(x).dtype.kind == "bool" else ["reduce_sum", "reduce_max", "reduce_min"]
+    kinds = (
+        ["reduce_max", "reduce_min"] if tensor(x).dtype.kind == "bool" else ["reduce_sum", "reduce_max", "reduce_min"]
+    )
     return b(str(random.choice(kinds)), x, axes=axes, keepdims=bool(random.integers(2)))
 
 

@@ -20,7 +20,18 @@ __all__ = ["plan", "run"]
 
 _PATIENCE = 50
 """How often it is looked whether what a case dropped was given back, with 10 ms in between."""
-_MODULES = ("discovery", "memory", "copies", "launches", "programs", "streams", "plans", "failures", "threads", "lifetime")
+_MODULES = (
+    "discovery",
+    "memory",
+    "copies",
+    "launches",
+    "programs",
+    "streams",
+    "plans",
+    "failures",
+    "threads",
+    "lifetime",
+)
 for _name in _MODULES:
     importlib.import_module(f"{__name__}.{_name}")
 
@@ -76,7 +87,9 @@ def _leak(before: Stats, bench: Bench) -> str:
     """What a case left alive; empty for nothing. Giving back takes a moment: dropped memory is overwritten first."""
     for _ in range(_PATIENCE):
         after = _settled(bench)
-        grown = {name: getattr(after, name) - getattr(before, name) for name in ("buffers", "streams", "events", "plans")}
+        grown = {
+            name: getattr(after, name) - getattr(before, name) for name in ("buffers", "streams", "events", "plans")
+        }
         kinds = [f"{count} {name}" for name, count in grown.items() if count > 0]
         if not kinds:
             return ""

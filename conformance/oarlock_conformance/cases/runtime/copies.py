@@ -65,7 +65,14 @@ def copy_offset(bench: Bench) -> None:
 
 @runtime_case("memory.copy/overlap", "ranges of one buffer may overlap: the result is as if they did not")
 def copy_overlap(bench: Bench) -> None:
-    for dst_offset, src_offset, nbytes in ((0, 4, 1024), (4, 0, 1024), (1, 0, 999), (0, 3, 2000), (100, 100, 50), (64, 128, 4)):
+    for dst_offset, src_offset, nbytes in (
+        (0, 4, 1024),
+        (4, 0, 1024),
+        (1, 0, 999),
+        (0, 3, 2000),
+        (100, 100, 50),
+        (64, 128, 4),
+    ):
         data = bench.bytes(SIZE)
         buffer = bench.upload(data)
         bench.device.copy(buffer, dst_offset, buffer, src_offset, nbytes)
@@ -90,7 +97,15 @@ def reusable(bench: Bench) -> None:
 def strided(bench: Bench) -> None:
     grid = np.arange(9, dtype=np.int32).reshape(3, 3)
     cube = bench.ints(210).reshape(5, 6, 7)
-    views = (grid[:, :2], grid.T, grid[::-1], cube[1:4, ::2, 3:], cube.transpose(2, 0, 1), cube[:, :, ::-3], cube[:, None, 2])
+    views = (
+        grid[:, :2],
+        grid.T,
+        grid[::-1],
+        cube[1:4, ::2, 3:],
+        cube.transpose(2, 0, 1),
+        cube[:, :, ::-3],
+        cube[:, None, 2],
+    )
     for view in views:
         buffer = bench.device.allocate(view.nbytes)
         bench.device.copy_in(buffer, 0, view)
@@ -132,7 +147,9 @@ def large(bench: Bench) -> None:
     expect_equal(bench.download(target, nbytes, np.uint8), data, "8 MiB + 3 bytes copied in, within and out")
 
 
-@runtime_case("memory.copy/order", "copies of one stream happen in order: 400 random ones against a model in host memory")
+@runtime_case(
+    "memory.copy/order", "copies of one stream happen in order: 400 random ones against a model in host memory"
+)
 def order(bench: Bench) -> None:
     device = bench.device
     models = [bench.bytes(777) for _ in range(3)]

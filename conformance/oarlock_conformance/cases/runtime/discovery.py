@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import cast
 
 from oarlock import dtypes
 from oarlock.errors import DeviceNotFoundError
@@ -19,13 +18,17 @@ def _infos(bench: Bench) -> list[DeviceInfo]:
     return bench.device.adapter.devices()
 
 
-@runtime_case("discovery.info/identity", "DeviceInfo has a name, a vendor, the driver's name and version, and memory in bytes")
+@runtime_case(
+    "discovery.info/identity", "DeviceInfo has a name, a vendor, the driver's name and version, and memory in bytes"
+)
 def identity(bench: Bench) -> None:
     info = bench.device.info
     for field in ("name", "vendor", "driver"):
         value = getattr(info, field)
         expect(isinstance(value, str) and bool(value.strip()), f"DeviceInfo.{field} is {value!r}, not a text")
-    expect(isinstance(info.memory, int) and info.memory > 0, f"DeviceInfo.memory is {info.memory!r}, not a size in bytes")
+    expect(
+        isinstance(info.memory, int) and info.memory > 0, f"DeviceInfo.memory is {info.memory!r}, not a size in bytes"
+    )
     expect(info.failure_scope in ("stream", "device"), f"failure_scope is {info.failure_scope!r}")
 
 
@@ -52,7 +55,9 @@ def storage(bench: Bench) -> None:
         wider = held.kind == logical.kind or (logical.kind == "bool" and held.is_integer)
         wider = wider or (logical.is_float and held.is_float)
         expect(same or wider, f"{name} is stored as {physical}, which does not hold its values")
-        expect(held.is_integer or target.computes(held), f"{name} is stored as {physical}, which the target cannot load")
+        expect(
+            held.is_integer or target.computes(held), f"{name} is stored as {physical}, which the target cannot load"
+        )
     for name in target.compute:
         dtypes.by_name(name)
 
@@ -99,7 +104,7 @@ def fingerprint(bench: Bench) -> None:
 @runtime_case("discovery.adapter/contract", "contract is the version (major, minor) that the adapter was written for")
 def contract(bench: Bench) -> None:
     adapter = bench.device.adapter
-    declared = cast("tuple[int, int]", adapter.contract)
+    declared = adapter.contract
     expect(declared[0] == CONTRACT[0] and declared <= CONTRACT, f"contract {declared}; the core speaks {CONTRACT}")
     expect(isinstance(adapter.version, str) and bool(adapter.version), f"version is {adapter.version!r}")
 

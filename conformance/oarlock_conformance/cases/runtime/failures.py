@@ -43,7 +43,9 @@ def text(bench: Bench) -> None:
             expect(False, "a call that must be refused was accepted")
 
 
-@runtime_case("failure.synchronize/timeout", "a deadline that passes in synchronize raises DeviceTimeoutError, and spoils nothing")
+@runtime_case(
+    "failure.synchronize/timeout", "a deadline that passes in synchronize raises DeviceTimeoutError, and spoils nothing"
+)
 def timeout(bench: Bench) -> None:
     device = bench.device
     out = bench.filled(2)

@@ -119,7 +119,9 @@ def too_many(bench: Bench) -> None:
     bench.works()
 
 
-@runtime_case("launch.buffers/twice", "one buffer may be bound twice; with exclusive_binding that raises UnsupportedError")
+@runtime_case(
+    "launch.buffers/twice", "one buffer may be bound twice; with exclusive_binding that raises UnsupportedError"
+)
 def twice(bench: Bench) -> None:
     data = bench.ints(256)
     buffer = bench.upload(data)
@@ -175,14 +177,21 @@ def scalars_kept(bench: Bench) -> None:
     expect_equal(bench.download(out, 100, np.float32), np.arange(100, dtype=np.float32) / 4, "a scalar a launch")
 
 
-@runtime_case("launch.arguments/checked", "a launch that does not fit its signature raises an error that names the kernel")
+@runtime_case(
+    "launch.arguments/checked", "a launch that does not fit its signature raises an error that names the kernel"
+)
 def checked(bench: Bench) -> None:
     device, program = bench.device, bench.program(kernels.stamp)
     out = bench.filled(4)
     block = program.signatures["stamp"].pack([0, 1, 1, 1])
     with raises(DeviceError, "an unknown entry", "stamp"):
         device.launch(program, "stump", (1, 1, 1), [(out, 0)], block)
-    for buffers, given in (([], block), ([(out, 0), (out, 0)], block), ([(out, 0)], b""), ([(out, 0)], block + b"\0" * 8)):
+    for buffers, given in (
+        ([], block),
+        ([(out, 0), (out, 0)], block),
+        ([(out, 0)], b""),
+        ([(out, 0)], block + b"\0" * 8),
+    ):
         with raises(BoundsError, f"{len(buffers)} buffers and {len(given)} scalar bytes", "stamp"):
             device.launch(program, "stamp", (1, 1, 1), buffers, given)
     with raises(BoundsError, "an offset outside its buffer", "stamp"):
@@ -246,7 +255,12 @@ def threads(bench: Bench) -> None:
 def block_limit(bench: Bench) -> None:
     limits = bench.device.target.limits
     good = bench.program(kernels.increment).executable
-    for block in ((limits.max_block[0] + 1, 1, 1), (1, limits.max_block[1] + 1, 1), (1, 1, limits.max_block[2] + 1), (0, 1, 1)):
+    for block in (
+        (limits.max_block[0] + 1, 1, 1),
+        (1, limits.max_block[1] + 1, 1),
+        (1, 1, limits.max_block[2] + 1),
+        (0, 1, 1),
+    ):
         signature = replace(good.signatures[0], block=block)
         with raises(BoundsError, f"loading a kernel of blocks {block}", "block"):
             bench.device.load(replace(good, signatures=(signature,)))

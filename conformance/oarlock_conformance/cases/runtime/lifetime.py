@@ -105,7 +105,9 @@ def clean(bench: Bench) -> None:
 
 @runtime_case("life.exit/normal", "a process that closed its device ends with status 0 and prints nothing")
 def exit_normal(bench: Bench) -> None:
-    bench.clean_child(_ALIVE + "del x, y, program, event, streams\nbench.forget()\ndevice.close()\nprint('end')\n", "end")
+    bench.clean_child(
+        _ALIVE + "del x, y, program, event, streams\nbench.forget()\ndevice.close()\nprint('end')\n", "end"
+    )
 
 
 @runtime_case("life.exit/live_handles", "exit with live handles is silent and clean: status 0, empty standard error")
@@ -200,7 +202,9 @@ def balanced(bench: Bench) -> None:
     if device.can.streams is not None:
         things += [device.create_stream(), device.current_stream.record()]
     during = device.stats()
-    expect(during.buffers == before.buffers + 1, f"one allocation changed the count by {during.buffers - before.buffers}")
+    expect(
+        during.buffers == before.buffers + 1, f"one allocation changed the count by {during.buffers - before.buffers}"
+    )
     expect(during.programs == before.programs + 1, "one program is not counted as one")
     things.clear()
     gc.collect()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import resource
 import sys
@@ -33,7 +34,9 @@ def sizes(bench: Bench) -> None:
         expect_equal(bench.download(buffer, nbytes, np.uint8), data, f"{nbytes} bytes written and read back")
 
 
-@runtime_case("memory.allocate/random_sizes", "live allocations keep apart: 500 of random sizes hold what was written to each")
+@runtime_case(
+    "memory.allocate/random_sizes", "live allocations keep apart: 500 of random sizes hold what was written to each"
+)
 def random_sizes(bench: Bench) -> None:
     kept = []
     for nbytes in bench.random.integers(1, 4098, 500):
@@ -61,7 +64,9 @@ def zero(bench: Bench) -> None:
 
 
 @runtime_case(
-    "memory.allocate/alignment", "memory is aligned for any dtype and for binding_alignment: 1,000 random sizes", "address"
+    "memory.allocate/alignment",
+    "memory is aligned for any dtype and for binding_alignment: 1,000 random sizes",
+    "address",
 )
 def alignment(bench: Bench) -> None:
     device = bench.device
@@ -83,7 +88,10 @@ def too_big(bench: Bench) -> None:
     bench.works()
 
 
-@runtime_case("memory.allocate/exhausted", "when memory runs out OutOfMemoryError tells the request, what is in use, and the limit")
+@runtime_case(
+    "memory.allocate/exhausted",
+    "when memory runs out OutOfMemoryError tells the request, what is in use, and the limit",
+)
 def exhausted(bench: Bench) -> None:
     device = bench.device
     device.trim()
@@ -116,7 +124,9 @@ def evicts(bench: Bench) -> None:
         device.set_memory_budget(None)
 
 
-@runtime_case("memory.allocate/bounded", "1,000 rounds of allocate, copy in and drop keep device and host memory bounded")
+@runtime_case(
+    "memory.allocate/bounded", "1,000 rounds of allocate, copy in and drop keep device and host memory bounded"
+)
 def bounded(bench: Bench) -> None:
     device = bench.device
     data = bench.bytes(MIB)
@@ -172,7 +182,9 @@ def twice(bench: Bench) -> None:
     bench.works()
 
 
-@runtime_case("memory.free/in_flight", "memory that is dropped while work uses it is reused only in the order of that work")
+@runtime_case(
+    "memory.free/in_flight", "memory that is dropped while work uses it is reused only in the order of that work"
+)
 def in_flight(bench: Bench) -> None:
     device = bench.device
     count = 4096
@@ -196,7 +208,9 @@ def trim(bench: Bench) -> None:
     bench.works()
 
 
-@runtime_case("memory.info/plausible", "memory_info gives (free, total) bytes, and free is at most total", "memory_info")
+@runtime_case(
+    "memory.info/plausible", "memory_info gives (free, total) bytes, and free is at most total", "memory_info"
+)
 def info(bench: Bench) -> None:
     free, total = bench.device.memory_info()
     expect(0 <= free <= total, f"memory_info gives {free} free of {total}")
@@ -214,18 +228,23 @@ def fill(bench: Bench) -> None:
         expect_equal(bench.download(buffer, 4096, np.uint8), data, f"fill(offset={offset}, nbytes={nbytes})")
 
 
-@runtime_case("memory.address/host", "with host_memory the host may use the address of an allocation", "address", "host_memory")
+@runtime_case(
+    "memory.address/host", "with host_memory the host may use the address of an allocation", "address", "host_memory"
+)
 def address(bench: Bench) -> None:
-    import ctypes
-
     data = bench.bytes(1000)
     buffer = bench.upload(data)
     bench.device.synchronize()
-    seen = np.frombuffer((ctypes.c_uint8 * 1000).from_address(buffer.address), np.uint8)
+    seen = np.frombuffer(memoryview((ctypes.c_uint8 * 1000).from_address(buffer.address)), np.uint8)
     expect_equal(seen, data, "bytes at the address of an allocation")
 
 
-@runtime_case("memory.adopt/shared", "adopt gives a handle on foreign memory; its owner is kept until free", "address", "host_memory")
+@runtime_case(
+    "memory.adopt/shared",
+    "adopt gives a handle on foreign memory; its owner is kept until free",
+    "address",
+    "host_memory",
+)
 def adopt(bench: Bench) -> None:
     device = bench.device
     source, target = bench.ints(64), np.zeros(64, np.int32)

@@ -44,7 +44,9 @@ def missing_entry(bench: Bench) -> None:
     source = render([function], device.target)
     absent = kernels.stamp()
     with muted(), setting("cache", False), raises(CompileError, "compiling a source that lacks an entry"):
-        device.load(device.compile(source, [signature_of(function, device.target), signature_of(absent, device.target)]))
+        device.load(
+            device.compile(source, [signature_of(function, device.target), signature_of(absent, device.target)])
+        )
     bench.works()
 
 
@@ -119,7 +121,9 @@ def apart(bench: Bench) -> None:
         expect_equal(bench.download(y, 5), data + np.int32(1), "a program after others of its executable were freed")
 
 
-@runtime_case("program.load/same_names", "programs whose kernels have the same names keep apart, whatever is loaded or freed")
+@runtime_case(
+    "program.load/same_names", "programs whose kernels have the same names keep apart, whatever is loaded or freed"
+)
 def same_names(bench: Bench) -> None:
     factors = (2, 3, 5, -7)
     programs = {factor: bench.load(kernels.scale(factor)) for factor in factors}
@@ -151,7 +155,9 @@ def many(bench: Bench) -> None:
     expect(after <= before, f"{after - before} programs are alive after {rounds} were dropped")
 
 
-@runtime_case("program.free/in_flight", "a program that is dropped while its kernel runs stays loaded until it has ended")
+@runtime_case(
+    "program.free/in_flight", "a program that is dropped while its kernel runs stays loaded until it has ended"
+)
 def in_flight(bench: Bench) -> None:
     data = bench.ints(50)
     for _ in range(5):

@@ -13,7 +13,9 @@ from oarlock_conformance.bench import SPIN_S, Bench, expect, expect_equal, raise
 from oarlock_conformance.registry import runtime_case
 
 
-@runtime_case("stream.default/none", "without streams there is the one in-order stream; creating one raises UnsupportedError")
+@runtime_case(
+    "stream.default/none", "without streams there is the one in-order stream; creating one raises UnsupportedError"
+)
 def default(bench: Bench) -> None:
     device = bench.device
     if device.can.streams is not None:
@@ -36,7 +38,9 @@ def synchronize(bench: Bench) -> None:
         bench.spin(out, number, seconds=0.001)
         stream.synchronize()
         expect(stream.query(), "the stream is not idle after synchronize()")
-        expect_equal(bench.download(out, 1, np.uint32, 4), np.array([number], np.uint32), "a kernel's result after waiting")
+        expect_equal(
+            bench.download(out, 1, np.uint32, 4), np.array([number], np.uint32), "a kernel's result after waiting"
+        )
 
 
 @runtime_case("stream.create/distinct", "a new stream is distinct from every live one and from None", "streams")
@@ -81,7 +85,9 @@ def within(bench: Bench) -> None:
         expect_equal(bench.download(x, 64, stream=stream), wanted, f"stream {number} of four")
 
 
-@runtime_case("stream.close/busy", "closing a stream waits for its work; using it afterwards raises ClosedError", "streams")
+@runtime_case(
+    "stream.close/busy", "closing a stream waits for its work; using it afterwards raises ClosedError", "streams"
+)
 def close_busy(bench: Bench) -> None:
     device = bench.device
     stream, out = device.create_stream(), bench.filled(2)
@@ -109,7 +115,11 @@ def drop_busy(bench: Bench) -> None:
     expect_equal(bench.download(out, 1, np.uint32, 4), np.array([78], np.uint32), "work of a dropped stream")
 
 
-@runtime_case("event.wait/orders_kernels", "work given to a stream after wait starts after the event: 50 times, slow producer", "streams")
+@runtime_case(
+    "event.wait/orders_kernels",
+    "work given to a stream after wait starts after the event: 50 times, slow producer",
+    "streams",
+)
 def orders_kernels(bench: Bench) -> None:
     device = bench.device
     first, second = device.create_stream(), device.create_stream()
@@ -140,7 +150,9 @@ def orders_copies(bench: Bench) -> None:
         expect_equal(found, np.array([number + 1], np.int32), f"round {number}: a copy on another stream read")
 
 
-@runtime_case("event.wait/orders_writers", "a writer that waits for a reader's event does not disturb it: 50 times", "streams")
+@runtime_case(
+    "event.wait/orders_writers", "a writer that waits for a reader's event does not disturb it: 50 times", "streams"
+)
 def orders_writers(bench: Bench) -> None:
     device = bench.device
     first, second = device.create_stream(), device.create_stream()
@@ -199,9 +211,8 @@ def wait_returns(bench: Bench) -> None:
     start = time.perf_counter()
     second.wait(event)
     taken = time.perf_counter() - start
-    busy = not event.query()
     device.synchronize()
-    expect(not busy or taken < 0.2, f"wait() took {taken:.3f} s while the event was still to come")
+    expect(taken < 0.2, f"wait() took {taken:.3f} s for an event that was 0.4 s away")
 
 
 @runtime_case("event.query/after_synchronize", "after event.synchronize() query is true, 2,000 times", "streams")
@@ -296,7 +307,9 @@ def destroy_pending(bench: Bench) -> None:
         expect_equal(bench.download(copy, 1, stream=second), np.array([number + 1], np.int32), f"round {number}")
 
 
-@runtime_case("event.elapsed/plausible", "elapsed gives seconds of device time between two events", "streams", "elapsed_time")
+@runtime_case(
+    "event.elapsed/plausible", "elapsed gives seconds of device time between two events", "streams", "elapsed_time"
+)
 def elapsed(bench: Bench) -> None:
     stream, out = bench.device.create_stream(), bench.filled(2)
     bench.spin(out, 1, stream, 0.001)
@@ -313,7 +326,9 @@ def elapsed(bench: Bench) -> None:
         expect(seconds >= 0.2 * wall, f"elapsed is {seconds:.4f} s for work that took {wall:.4f} s")
 
 
-@runtime_case("event.elapsed/adjacent", "the time between adjacent events is never negative, 500 times", "streams", "elapsed_time")
+@runtime_case(
+    "event.elapsed/adjacent", "the time between adjacent events is never negative, 500 times", "streams", "elapsed_time"
+)
 def adjacent(bench: Bench) -> None:
     stream = bench.device.create_stream()
     events = [stream.record() for _ in range(501)]
@@ -336,7 +351,9 @@ def call_host(bench: Bench) -> None:
     expect(seen == ["done True", "second"], f"the callbacks saw {seen}")
 
 
-@runtime_case("stream.call_host/submits", "a host callback may give work to another stream", "host_callbacks", "streams")
+@runtime_case(
+    "stream.call_host/submits", "a host callback may give work to another stream", "host_callbacks", "streams"
+)
 def call_host_submits(bench: Bench) -> None:
     device = bench.device
     first, second = device.create_stream(), device.create_stream()
@@ -355,7 +372,9 @@ def call_host_submits(bench: Bench) -> None:
     expect_equal(bench.download(x, 8, stream=second), np.full(8, 15, np.int32), "work given by a callback")
 
 
-@runtime_case("stream.current/context", "`with stream:` makes it current for this thread; a new thread has the default", "streams")
+@runtime_case(
+    "stream.current/context", "`with stream:` makes it current for this thread; a new thread has the default", "streams"
+)
 def current(bench: Bench) -> None:
     device = bench.device
     stream = device.create_stream()

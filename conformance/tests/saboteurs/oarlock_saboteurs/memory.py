@@ -23,7 +23,9 @@ class CopyInIgnoresOffset(BrokenDriver):
 
 @saboteur("copies", "copies within the device take src_offset for both offsets")
 class CopySwapsOffsets(BrokenDriver):
-    def copy(self, stream: Handle | None, dst: Handle, dst_offset: int, src: Handle, src_offset: int, nbytes: int) -> None:
+    def copy(
+        self, stream: Handle | None, dst: Handle, dst_offset: int, src: Handle, src_offset: int, nbytes: int
+    ) -> None:
         super().copy(stream, dst, src_offset, src, src_offset, nbytes)
 
 

@@ -19,7 +19,7 @@ class EventsCompleteEarly(BrokenDriver):
         return True
 
 
-@saboteur("event", "elapsed gives the seconds the other way round")
+@saboteur("time", "elapsed gives the seconds the other way round")
 class ElapsedNegative(BrokenDriver):
     def elapsed(self, start: Handle, end: Handle) -> float:
         return -super().elapsed(start, end)
