@@ -16,7 +16,8 @@ Check: TypeAlias = "Callable[[Bench], None]"
 
 @dataclass(frozen=True, slots=True)
 class RuntimeCase:
-    """One runtime case: ``needs`` names the capabilities without which it does not apply."""
+    """One runtime case: ``needs`` names the capabilities without which it does not apply, ``threads`` in a block, or
+    ``two_devices`` of the adapter."""
 
     id: str
     contract: str

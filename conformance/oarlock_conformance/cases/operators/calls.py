@@ -97,7 +97,8 @@ class Unit:
     def _chosen(self, count: int, options: Options, flat: bool) -> Sequence[int]:
         """Numbers of the samples to call: all; in the quick setting a few that differ from dtype to dtype.
 
-        What a composite decomposes into is called with every dtype; so composites are called with two.
+        There, primitives are called with their main dtype and every other one of the rest, so that each dtype meets
+        half of them; composites, which consist of primitives, with the main one and one more.
         """
         if not options.quick:
             return range(count)
@@ -109,7 +110,8 @@ class Unit:
         elif self.dtype == main:
             wanted = min(count, _MAIN)
         else:
-            wanted = int(self.record.is_primitive or self.dtype == others[turn % len(others)])
+            place = others.index(self.dtype)
+            wanted = int((place + turn) % 2 == 0 if self.record.is_primitive else place == turn % len(others))
         step = max(1, count // max(1, wanted))
         start = (self.record.dtypes.index(self.dtype) * 3 + turn) % count
         return sorted({(start + k * step) % count for k in range(wanted)})

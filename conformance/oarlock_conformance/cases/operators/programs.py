@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oarlock import dtypes
+from oarlock.dtypes import DType
 from oarlock.ir import Operation, TensorType, Type, Value, interpret, print_op
 from oarlock.ops import ArrayBuilder, tensor
 from oarlock.ops.bounds import unit_roundoff
@@ -96,6 +97,8 @@ _FUSED: dict[str, _Program] = {
     "shuffle": _Program(((37 * 6, 43),), _shuffle, 200, "moves of elements that are read by others"),
 }
 _DTYPES = (dtypes.float32, dtypes.float16, dtypes.bfloat16, dtypes.float64)
+_ALSO_NARROW = ("softmax", "dense")
+"""Programs that run in float16 too in the quick setting."""
 
 
 def mine(identity: str) -> bool:
@@ -107,7 +110,7 @@ def plan(device: Device, options: Options) -> list[Case]:
     """Cases ``fused.softmax/float32`` and ``random.exact/12``."""
     cases = []
     for name, program in _FUSED.items():
-        for dtype in _DTYPES[: 2 if options.quick else 4] if name != "shuffle" else _DTYPES[:1]:
+        for dtype in _dtypes(name, options):
             absent = "" if device.target.stores(dtype) else f"{dtype} is not stored"
             cases.append(Case(f"fused.{name}/{dtype}", "operators", "programs", program.contract, absent))
     text = (
@@ -116,6 +119,12 @@ def plan(device: Device, options: Options) -> list[Case]:
     for number in range(_RANDOM[options.quick]):
         cases.append(Case(f"random.exact/{number}", "operators", "programs", text))
     return cases
+
+
+def _dtypes(name: str, options: Options) -> Sequence[DType]:
+    if name == "shuffle" or (options.quick and name not in _ALSO_NARROW):
+        return _DTYPES[:1]
+    return _DTYPES[: 2 if options.quick else 4]
 
 
 def run(device: Device, identity: str, options: Options) -> Outcome:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import importlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -36,14 +36,23 @@ for _name in _MODULES:
     importlib.import_module(f"{__name__}.{_name}")
 
 
+_PROPERTIES: dict[str, tuple[Callable[[Device], bool], str]] = {
+    "threads": (lambda device: device.target.has_threads, "the target's blocks have no threads"),
+    "two_devices": (lambda device: len(device.adapter.devices()) > 1, "the adapter has one device"),
+}
+"""What a case may need besides capabilities, and what is said where it is absent."""
+
+
 def plan(device: Device, options: Options) -> list[Case]:
-    """Every runtime case; those whose capability is not declared are unsupported."""
-    cases = []
-    for case in RUNTIME.values():
-        absent = [name for name in case.needs if name not in device.info.capabilities]
-        reason = f"capability {', '.join(absent)} is not declared" if absent else ""
-        cases.append(Case(case.id, "runtime", case.group, case.contract, reason))
-    return cases
+    """Every runtime case; those that need what the device does not declare are unsupported."""
+    return [Case(c.id, "runtime", c.group, c.contract, _absent(device, c.needs)) for c in RUNTIME.values()]
+
+
+def _absent(device: Device, needs: Sequence[str]) -> str:
+    """Why a case does not apply; empty when it does."""
+    reasons = [text for name, (holds, text) in _PROPERTIES.items() if name in needs and not holds(device)]
+    absent = [name for name in needs if name not in _PROPERTIES and name not in device.info.capabilities]
+    return "; ".join(reasons + [f"capability {name} is not declared" for name in absent])
 
 
 def run(device: str, cases: Sequence[str], options: Options, isolate: bool, report: Report) -> None:

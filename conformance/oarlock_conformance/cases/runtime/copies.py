@@ -223,7 +223,7 @@ def odd_offsets(bench: Bench) -> None:
         expect_equal(to_numpy(part), wanted[3:5], f"{dtype}: x[3:5]")
 
 
-@runtime_case("memory.copy/devices", "data moves to the other devices of the adapter and back unchanged")
+@runtime_case("memory.copy/devices", "data moves to the other devices of the adapter and back unchanged", "two_devices")
 def other_devices(bench: Bench) -> None:
     device = bench.device
     data = bench.ints(1001)

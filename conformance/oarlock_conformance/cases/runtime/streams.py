@@ -199,6 +199,38 @@ def chain(bench: Bench) -> None:
         expect_equal(found, np.array([number + 6], np.int32), f"round {number}: the end of a chain of streams")
 
 
+@runtime_case(
+    "event.wait/held_producer",
+    "with its producer held, a waiting stream does nothing; released, it goes on: 20 times",
+    "streams",
+    "host_callbacks",
+)
+def held_producer(bench: Bench) -> None:
+    device = bench.device
+    first, second = device.create_stream(), device.create_stream()
+    for number in range(20):
+        x, between, y = bench.filled(64, number), bench.filled(64), bench.filled(64)
+        bench.increment(between, x, 64, 0)
+        device.synchronize()
+        gate = threading.Event()
+        first.call_host(lambda gate=gate: _hold(gate))  # type: ignore[misc]
+        bench.increment(between, x, 64, 1, first)
+        second.wait(first.record())
+        bench.increment(y, between, 64, 1, second)
+        end = second.record()
+        time.sleep(0.005)
+        early = end.query()
+        gate.set()
+        end.synchronize()
+        expect(not early, f"round {number}: a stream went on although the event it waits for was not reached")
+        wanted = np.full(64, number + 2, np.int32)
+        expect_equal(bench.download(y, 64, stream=second), wanted, f"round {number}: a consumer of a held producer")
+
+
+def _hold(gate: threading.Event) -> None:
+    gate.wait(30.0)
+
+
 @runtime_case("event.wait/returns", "wait returns at once", "streams")
 def wait_returns(bench: Bench) -> None:
     device = bench.device
