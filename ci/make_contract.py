@@ -22,7 +22,7 @@ HEAD = """\
 # The contract
 
 Made by `python ci/make_contract.py` from the docstrings in `core/oarlock`; edit those.
-[guide/adapter.md](guide/adapter.md) leads through it with an adapter that works.
+[vendors](vendors/index.md) leads through it with an adapter that works.
 """
 
 

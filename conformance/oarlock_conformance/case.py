@@ -6,15 +6,22 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
-__all__ = ["LEVELS", "STATES", "Case", "Failure", "Level", "Options", "Outcome", "State", "Unavailable"]
+__all__ = [
+    "ALONE", "LEVELS", "STATES", "Case", "Failure", "Level", "Options", "Outcome", "State", "Unavailable",
+]  # fmt: skip
 
-Level: TypeAlias = Literal["runtime", "operators", "models"]
-LEVELS: tuple[Level, ...] = ("runtime", "operators", "models")
+Level: TypeAlias = str
+LEVELS: tuple[Level, ...] = ("runtime", "operators", "programs", "collectives", "models", "performance")
+"""The levels there are, in their order: each is the module ``oarlock_conformance.cases.<level>``."""
 
-State: TypeAlias = Literal["passed", "failed", "error", "unsupported", "unavailable"]
-STATES: tuple[State, ...] = ("passed", "failed", "error", "unsupported", "unavailable")
-"""passed; failed: a wrong value or a wrong exception; error: a crash, a hang, a leak or stray output; unsupported: the
-device does not declare what the case needs (counted, never a pass); unavailable: the case's model cannot be had."""
+ALONE: frozenset[Level] = frozenset({"models", "performance"})
+"""Levels that measure time: their groups run one after the other, when nothing else of the certification runs."""
+
+State: TypeAlias = Literal["passed", "waived", "failed", "error", "unsupported", "unavailable"]
+STATES: tuple[State, ...] = ("passed", "waived", "failed", "error", "unsupported", "unavailable")
+"""passed; waived: a failure that a valid waiver of the adapter covers; failed: a wrong value or a wrong exception;
+error: a crash, a hang, a leak or stray output; unsupported: the device does not declare what the case needs (counted,
+never a pass); unavailable: the device, or the case's model, cannot be had."""
 
 
 class Failure(Exception):
@@ -27,11 +34,17 @@ class Unavailable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a certification is run: its setting, its seed, and the seconds that a case may be silent for."""
+    """How a certification is run: its setting, its seed, and the seconds that a case may be silent for.
+
+    ``examples``: random programs in each case of them (0: as the setting says). ``repro``: the folder that programs
+    which reproduce a failure are written to (empty: none).
+    """
 
     quick: bool = False
     seed: int = 0
     deadline_s: float = 180.0
+    examples: int = 0
+    repro: str = ""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -58,7 +71,8 @@ class Case:
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What became of a case. ``kind`` tells how it went wrong: "value", "exception", "crash", "time-out", "leak",
-    "output", "exit", "missing"; empty where it did not. ``details`` holds figures, such as ulp or milliseconds."""
+    "output", "exit", "fallback", "slower", "missing"; empty where it did not. ``details`` holds what was found out:
+    ``ulp``, ``figures`` (what was measured, see ``figures.py``)."""
 
     case: str
     state: State

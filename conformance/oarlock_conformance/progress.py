@@ -30,7 +30,7 @@ class _Line:
 
 
 class Progress:
-    """Counts outcomes per level and shows them."""
+    """Counts outcomes per level and shows them, with the first words of each failure as it comes."""
 
     def __init__(self, stream: TextIO | None = None, quiet: bool = False) -> None:
         self._stream = sys.stderr if stream is None else stream
@@ -53,11 +53,26 @@ class Progress:
         """Count one."""
         with self._lock:
             self._lines[self._of[outcome.case]].states[outcome.state] += 1
+            if outcome.state in ("failed", "error") and not self._quiet:
+                self._say(f"    {outcome.case}   {outcome.kind}: {(outcome.reason.splitlines() or [''])[0][:160]}")
         self._show()
+
+    def note(self, text: str) -> None:
+        """Say something besides."""
+        if not self._quiet:
+            with self._lock:
+                self._say(f"  {text}")
 
     def end(self) -> None:
         """Leave the last state on the screen."""
         self._show(last=True)
+
+    def _say(self, text: str) -> None:
+        """A line above the counts."""
+        if self._terminal and self._drawn:
+            self._stream.write(f"\x1b[{self._drawn}A\r\x1b[J")
+            self._drawn = 0
+        print(text, file=self._stream, flush=True)
 
     def _show(self, last: bool = False) -> None:
         if self._quiet:
@@ -65,7 +80,7 @@ class Progress:
         with self._lock:
             now = time.perf_counter()
             if self._terminal:
-                if last or now - self._told > 0.1:
+                if last or not self._drawn or now - self._told > 0.1:
                     self._told = now
                     self._draw()
                 return
@@ -88,5 +103,5 @@ class Progress:
         filled = 20 * line.done // max(1, line.total)
         bar = "█" * filled + "░" * (20 - filled)
         seconds = time.perf_counter() - self._began
-        text = f"  {level:<10} {bar} {line.done:>6,}/{line.total:,}  {line.states['passed']:,} passed"
+        text = f"  {level:<11} {bar} {line.done:>6,}/{line.total:,}  {line.states['passed']:,} passed"
         return ", ".join([text, *words]) + f"  {seconds:.0f} s"

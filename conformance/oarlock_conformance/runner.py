@@ -12,14 +12,23 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import IO, Any
 
 from oarlock.errors import DeviceError, DeviceNotFoundError
-from oarlock_conformance.case import Case, Level, Options, Outcome
+from oarlock_conformance.case import ALONE, Case, Level, Options, Outcome
+from oarlock_conformance.waivers import Waiver
 from oarlock_conformance.worker import command
 
-__all__ = ["Group", "Plan", "groups_of", "make_plan", "process_case", "run_groups"]
+__all__ = ["DeviceAbsent", "Group", "Plan", "groups_of", "make_plan", "process_case", "run_groups"]
+
+
+class DeviceAbsent(DeviceError):
+    """The device is not here: its driver or its hardware is missing. No fault of the adapter, and never a pass."""
+
+
+_REFUSALS: dict[str, type[DeviceError]] = {"mistyped": DeviceNotFoundError, "absent": DeviceAbsent}
 
 _MOST_DEATHS = 8
 """Processes that a group may lose before the rest of its cases is given up."""
@@ -57,41 +66,94 @@ def groups_of(cases: Sequence[Case]) -> list[Group]:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a device is, and every case of the chosen levels."""
+    """What a device is, every case of the chosen levels, and the entries of the adapter's waivers.toml.
+
+    ``waivers_wrong`` says why that file cannot be used; empty where it can.
+    """
 
     device: dict[str, Any]
     cases: tuple[Case, ...]
+    waivers: tuple[Waiver, ...] = ()
+    waivers_wrong: str = ""
 
 
 def make_plan(device: str, levels: Sequence[str], options: Options) -> Plan:
     """Ask a child process what there is to certify.
 
-    Raises DeviceNotFoundError for a device that does not exist, DeviceError for one that cannot be opened.
+    Raises DeviceNotFoundError for a name that is mistyped (the text lists what there is), DeviceAbsent for a device
+    whose driver or hardware is not here, DeviceError for one that cannot be opened or described.
     """
     with _Child({"device": device, "levels": list(levels), "options": options.to_json()}) as child:
         for event in child.events(options.deadline_s):
             if event["event"] == "planned":
-                return Plan(event["device"], tuple(Case(**item) for item in event["cases"]))
+                return Plan(
+                    event["device"],
+                    tuple(Case(**item) for item in event["cases"]),
+                    tuple(map(Waiver.from_json, event["waivers"])),
+                    event["waivers_wrong"],
+                )
             if event["event"] == "refused":
-                kind = DeviceNotFoundError if event["kind"] == "DeviceNotFoundError" else DeviceError
-                raise kind(event["reason"])
+                raise _REFUSALS.get(event["why"], DeviceError)(event["reason"])
         raise DeviceError(f"{device} cannot be opened: {child.epitaph()}")
 
 
 Tell = Callable[[Outcome], None]
 
 
+class _Crew:
+    """What the groups of a run share: whom to tell, one at a time, and the processes to stop when it is broken off."""
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
+        self._lock = threading.Lock()
+        self._children: set[_Child] = set()
+        self.stopped = False
+
+    def tell(self, outcome: Outcome) -> None:
+        with self._lock:
+            if not self.stopped:
+                self._tell(outcome)
+
+    @contextmanager
+    def child(self, job: dict[str, Any]) -> Iterator[_Child]:
+        """A process that is stopped with the run."""
+        with _Child(job) as child:
+            with self._lock:
+                self._children.add(child)
+            try:
+                yield child
+            finally:
+                with self._lock:
+                    self._children.discard(child)
+
+    def stop(self) -> None:
+        """Stop every process; nothing is told any more."""
+        with self._lock:
+            self.stopped = True
+            children = list(self._children)
+        for child in children:
+            child.kill()
+
+
 def run_groups(device: str, groups: Sequence[Group], options: Options, jobs: int, tell: Tell) -> None:
-    """Run ``groups`` with at most ``jobs`` processes at once; ``tell`` is called with each outcome, one at a time."""
-    guard = threading.Lock()
+    """Run ``groups`` with at most ``jobs`` processes at once; ``tell`` is called with each outcome, one at a time.
 
-    def told(outcome: Outcome) -> None:
-        with guard:
-            tell(outcome)
-
-    with ThreadPoolExecutor(max(1, jobs)) as pool:
-        for done in [pool.submit(_GroupRun(device, group, options, told).run) for group in groups]:
-            done.result()
+    Groups of levels that measure time come last, one after the other. Any exception, such as KeyboardInterrupt, stops
+    all processes and is raised.
+    """
+    crew = _Crew(tell)
+    together = [group for group in groups if group.level not in ALONE]
+    alone = [group for group in groups if group.level in ALONE]
+    for batch, width in ((together, max(1, jobs)), (alone, 1)):
+        with ThreadPoolExecutor(width) as pool:
+            running = [pool.submit(_GroupRun(device, group, options, crew).run) for group in batch]
+            try:
+                for done in running:
+                    done.result()
+            except BaseException:
+                crew.stop()
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
 
 
 @dataclass(slots=True)
@@ -101,7 +163,7 @@ class _GroupRun:
     device: str
     group: Group
     options: Options
-    tell: Tell
+    crew: _Crew
     left: list[str] = field(default_factory=list)
     alone: set[str] = field(default_factory=set)
     faults: list[tuple[str, str]] = field(default_factory=list)
@@ -110,12 +172,12 @@ class _GroupRun:
     def run(self) -> None:
         start = time.perf_counter()
         self.left = [case.id for case in self.group.cases]
-        while self.left and self.deaths < _MOST_DEATHS:
+        while self.left and self.deaths < _MOST_DEATHS and not self.crew.stopped:
             isolate = bool(self.alone)
             self._process([case for case in self.left if case in self.alone or not isolate], isolate)
         for case in self.left:
             text = f"not run: the group lost {self.deaths} processes before its turn"
-            self.tell(Outcome(case, "error", 0.0, "missing", text))
+            self.crew.tell(Outcome(case, "error", 0.0, "missing", text))
         self._end(time.perf_counter() - start)
 
     def _process(self, batch: Sequence[str], isolate: bool) -> None:
@@ -125,7 +187,7 @@ class _GroupRun:
         }  # fmt: skip
         flying: list[str] = []
         ended = False
-        with _Child(job) as child:
+        with self.crew.child(job) as child:
             for event in child.events(self.options.deadline_s):
                 if event["event"] == "start":
                     flying = list(event["cases"])
@@ -140,6 +202,9 @@ class _GroupRun:
                     ended = True
                     if event["alive"]:
                         self.faults.append(("leak", f"alive at the end: {event['alive']}"))
+                    if event["fallbacks"]:
+                        ran = ", ".join(f"{name} ({count} times)" for name, count in event["fallbacks"].items())
+                        self.faults.append(("fallback", f"ran on the host, and not on the device: {ran}"))
             self._judge(child, ended, flying)
 
     def _judge(self, child: _Child, ended: bool, flying: list[str]) -> None:
@@ -161,20 +226,20 @@ class _GroupRun:
         if outcome.case in self.left:  # once only
             self.left.remove(outcome.case)
             self.alone.discard(outcome.case)
-            self.tell(outcome)
+            self.crew.tell(outcome)
 
     def _give_up(self, reason: str) -> None:
         for case in self.left:
-            self.tell(Outcome(case, "error", 0.0, "exception", reason))
+            self.crew.tell(Outcome(case, "error", 0.0, "exception", reason))
         self.left.clear()
 
     def _end(self, seconds: float) -> None:
         case = self.group.process.id
         if not self.faults:
-            self.tell(Outcome(case, "passed", seconds))
+            self.crew.tell(Outcome(case, "passed", seconds))
             return
         kind = self.faults[0][0]
-        self.tell(Outcome(case, "error", seconds, kind, "; ".join(text for _, text in self.faults)))
+        self.crew.tell(Outcome(case, "error", seconds, kind, "; ".join(text for _, text in self.faults)))
 
 
 class _Child:
@@ -195,7 +260,7 @@ class _Child:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._kill()
+        self.kill()
         self._reader.join()
         assert self._process.stdout is not None
         self._process.stdout.close()
@@ -223,9 +288,10 @@ class _Child:
                 self._process.wait(deadline_s)
             except subprocess.TimeoutExpired:
                 self._late = deadline_s
-        self._kill()
+        self.kill()
 
-    def _kill(self) -> None:
+    def kill(self) -> None:
+        """Stop it, if it has not ended."""
         if self._process.poll() is None:
             if os.name == "posix":
                 os.killpg(self._process.pid, signal.SIGKILL)

@@ -2,8 +2,8 @@
 
 ``python -m oarlock_conformance.worker JOB`` writes events to standard output: ``{"event": "start", "cases": [...]}``,
 ``{"event": "end", "outcome": {...}}``, ``{"event": "beat"}``, ``{"event": "planned", ...}``,
-``{"event": "refused", ...}`` and, last, ``{"event": "done", "alive": ...}``. What libraries print to standard output
-goes to standard error, where anything at all is stray output. A job is a JSON object: ``device``, ``options`` and
+``{"event": "refused", ...}`` and, last, ``{"event": "done", ...}``. What libraries print to standard output goes to
+standard error, where anything at all is stray output. A job is a JSON object: ``device``, ``options`` and
 either ``levels`` (tell what there is) or ``level``, ``cases``, ``isolate`` (run cases).
 """
 
@@ -20,11 +20,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
 from oarlock.config import config
-from oarlock.errors import OarlockError
+from oarlock.errors import ConfigError, DeviceError, DeviceNotFoundError, OarlockError
+from oarlock.registry import get_adapter
+from oarlock.registry.loading import owners
 from oarlock.runtime import Device, open_device
-from oarlock_conformance.case import LEVELS, Options, Outcome
+from oarlock_conformance.case import ALONE, LEVELS, Options, Outcome
 from oarlock_conformance.cases import level
-from oarlock_conformance.environment import about_device
+from oarlock_conformance.environment import about_device, adapter_folder
+from oarlock_conformance.fallbacks import fallbacks
+from oarlock_conformance.waivers import FILE, Waiver, for_device, read_waivers
 
 __all__ = ["Channel", "command", "main", "perform"]
 
@@ -75,7 +79,7 @@ def main(text: str) -> int:
         try:
             perform(job, channel)
         except OarlockError as error:
-            channel.send("refused", kind=type(error).__name__, reason=str(error))
+            channel.send("refused", why=why_refused(job["device"], error), reason=str(error))
     return 0
 
 
@@ -83,18 +87,39 @@ def perform(job: Mapping[str, Any], channel: Channel) -> None:
     """Do a job in this process. Raises OarlockError when the device cannot be opened."""
     options = Options(**job["options"])
     config.watchdog_s = options.deadline_s * 0.9  # so that a wait that hangs is told as what it is
-    config.poison = True
+    config.poison = job.get("level") not in ALONE  # overwriting freed memory takes time
     device = open_device(job["device"])
     if "level" not in job:
         _plan(device, job["levels"], options, channel)
         return
     level(job["level"]).run(device.name, job["cases"], options, job["isolate"], channel)
-    channel.send("done", alive=_alive(device.name))
+    channel.send("done", alive=_alive(device.name), fallbacks=fallbacks())
 
 
 def _plan(device: Device, levels: Sequence[str], options: Options, channel: Channel) -> None:
     cases = [case.to_json() for name in LEVELS if name in levels for case in level(name).plan(device, options)]
-    channel.send("planned", device=about_device(device), cases=cases)
+    folder = adapter_folder(device.adapter_name)
+    waivers: tuple[Waiver, ...] = ()
+    wrong = ""
+    try:
+        if folder is not None:
+            waivers = for_device(read_waivers(folder / FILE), device.name, device.info.driver)
+    except ConfigError as error:
+        wrong = str(error)
+    entries = [waiver.to_json() for waiver in waivers]
+    channel.send("planned", device=about_device(device), cases=cases, waivers=entries, waivers_wrong=wrong)
+
+
+def why_refused(name: str, error: OarlockError) -> str:
+    """Why a device could not be used: "mistyped" (its name), "absent" (its driver or hardware), or "broken"."""
+    if not isinstance(error, DeviceNotFoundError):
+        return "broken"
+    if error.__cause__ is not None:
+        return "absent" if isinstance(error.__cause__, (DeviceError, OSError, ImportError)) else "broken"
+    adapter = name.partition(":")[0]
+    if not owners("oarlock.adapters", adapter):
+        return "mistyped"
+    return "mistyped" if get_adapter(adapter).devices() else "absent"
 
 
 def _alive(name: str) -> str:

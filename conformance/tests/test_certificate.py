@@ -12,11 +12,14 @@ from xml.etree import ElementTree
 
 import pytest
 
-from oarlock_conformance.case import Case, Options, Outcome, State
-from oarlock_conformance.certify import SCHEMA, Certification, Request
+from oarlock.errors import DeviceError
+from oarlock_conformance.case import STATES, Case, Options, Outcome, State
+from oarlock_conformance.certificate import content_hash
+from oarlock_conformance.certify import SCHEMA, Certification, Request, certify
 from oarlock_conformance.report import write_report
+from oarlock_conformance.report.cases import script_hash
 from oarlock_conformance.report.coverage import coverage, numerics
-from oarlock_conformance.runner import Plan, groups_of
+from oarlock_conformance.runner import DeviceAbsent, Plan, groups_of
 
 DEVICE: dict[str, Any] = {
     "id": "acme:0", "name": "Acme <b>1</b>", "vendor": "acme", "driver": "4.2", "memory": 1 << 30,
@@ -25,8 +28,11 @@ DEVICE: dict[str, Any] = {
         "language": "c99", "arch": "a", "flags": [], "compute": ["float32"], "storage": [["bool", "uint8"]],
         "flush_to_zero": [], "index_dtype": "int32", "abilities": [], "limits": {"max_grid": [1, 2, 3]},
     },
-    "fingerprint": "f00d",
-    "adapter": {"name": "acme", "version": "1", "contract": [1, 0], "distribution": "d 1", "module": "m", "hash": "00"},
+    "fingerprint": "f00d", "device_hash": "de", "driver_hash": "d0",
+    "adapter": {
+        "name": "acme", "version": "1", "contract": [1, 0], "distribution": "d 1", "module": "m", "hash": "00",
+        "files": {"__init__.py": "00"},
+    },
 }  # fmt: skip
 ALL_WELL: dict[str, tuple[State, str, str]] = {
     "memory.copy/offset": ("passed", "", ""),
@@ -51,7 +57,9 @@ def certification(outcomes: dict[str, tuple[State, str, str]], allow_unavailable
     if "add/float32/0" in found:
         details = {"ulp": {"ulp": 0.5, "allowed": 2.0, "used": 0.25}}
         found["add/float32/0"] = replace(found["add/float32/0"], details=details)
-    request = Request("acme", options=Options(quick=True), allow_unavailable=allow_unavailable)
+    request = Request(
+        "acme", ("runtime", "operators", "models"), options=Options(quick=True), allow_unavailable=allow_unavailable
+    )
     every = (*cases, *(group.process for group in groups))
     return Certification(request, Plan(DEVICE, tuple(cases)), every, found, 12.0, "2026-01-02T03:04:05+00:00")
 
@@ -62,13 +70,17 @@ def changed(identity: str, state: State, kind: str = "", reason: str = "") -> di
 
 def fits(value: Any, schema: dict[str, Any], where: str = "$") -> None:
     """The part of JSON Schema that the certificate's uses."""
-    kinds = {"object": dict, "array": list, "string": str, "boolean": bool, "number": (int, float), "integer": int}
+    kinds = {
+        "object": dict, "array": list, "string": str, "boolean": bool, "number": (int, float), "integer": int,
+        "null": type(None),
+    }  # fmt: skip
     if "type" in schema:
-        assert isinstance(value, kinds[schema["type"]]), where
-        assert schema["type"] == "boolean" or not isinstance(value, bool), where
+        names = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+        assert any(isinstance(value, kinds[name]) for name in names), where
+        assert "boolean" in names or not isinstance(value, bool), where
     assert "const" not in schema or value == schema["const"], where
     assert "enum" not in schema or value in schema["enum"], where
-    for name in schema.get("required", ()):
+    for name in schema.get("required", ()) if isinstance(value, dict) else ():
         assert name in value, f"{where}.{name}"
     if isinstance(value, dict):
         for name, item in value.items():
@@ -83,7 +95,8 @@ def fits(value: Any, schema: dict[str, Any], where: str = "$") -> None:
 def test_all_well_is_conformant() -> None:
     found = certification(ALL_WELL)
     assert found.conformant
-    assert found.count("operators") == {"passed": 1, "failed": 0, "error": 0, "unsupported": 1, "unavailable": 0}
+    assert found.count("operators") == {**dict.fromkeys(STATES, 0), "passed": 1, "unsupported": 1}
+    assert found.state == "conformant in part", "programs and more were not run"
     assert found.count("processes")["passed"] == 3
 
 
@@ -120,6 +133,32 @@ def test_document_fits_its_schema() -> None:
     assert failed["reproduce"] == "oarlock certify acme:0 --level operators --only 'add/float32/0' --quick"
 
 
+def test_absent_device_has_a_certificate_of_the_schema(tmp_path: Path) -> None:
+    found = certify(Request("sim", report=tmp_path), plan=DeviceAbsent("libacme.so.4: cannot open"))
+    document = found.to_json()
+    schema = json.loads(files("oarlock_conformance").joinpath("certificate.schema.json").read_text("utf-8"))
+    fits(document, schema)
+    assert document["verdict"] == {
+        "state": "unavailable", "conformant": False, "reasons": ["libacme.so.4: cannot open"],
+    }  # fmt: skip
+    assert [case["state"] for case in document["cases"]] == ["unavailable"]
+    assert "libacme.so.4" in write_report(found, tmp_path)[-1].read_text("utf-8")
+
+
+def test_broken_device_is_not_conformant() -> None:
+    found = certify(Request("sim"), plan=DeviceError("the driver said 7"))
+    assert found.state == "not conformant"
+    assert found.outcomes["device/opens"].state == "error"
+
+
+def test_seal_covers_every_value() -> None:
+    document = certification(ALL_WELL).to_json()
+    assert content_hash(document) == document["content_hash"]
+    changed = json.loads(json.dumps(document))
+    changed["cases"][0]["state"] = "failed"
+    assert content_hash(changed) != document["content_hash"]
+
+
 def test_tables_follow_the_cases() -> None:
     document = certification(ALL_WELL).to_json()
     assert coverage(document)["add", "float64"]["unsupported"] == 1
@@ -132,10 +171,11 @@ def test_page_is_escaped_and_needs_nothing_else(tmp_path: Path) -> None:
     *_, page = write_report(certification(changed("add/float32/0", "failed", "value", bad)), tmp_path / "new")
     text = page.read_text("utf-8")
     assert page.name == "acme-0.html"
-    assert "<script" not in text
+    assert text.count("<script") == 1, "its own search, and nothing that a case says"
+    assert f"script-src &#x27;{script_hash()}&#x27;" in text
     assert "&lt;script&gt;" in text
     assert "Acme &lt;b&gt;1&lt;/b&gt;" in text
-    assert not re.search(r"""(src|href)=["'](?!#)|@import|url\(""", text)
+    assert not re.search(r"""\s(src|href)=["'](?!#)|@import|url\(""", text)
     for piece in (
         "Not conformant",
         "operators: 1 failed",

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from oarlock import dtypes, errors
+    from oarlock import distributed, dtypes, errors
     from oarlock.dtypes import (
         DType,
         bfloat16,
@@ -165,6 +165,7 @@ if TYPE_CHECKING:
     from oarlock.program.sorting import argsort, sort, unique_all, unique_counts, unique_inverse, unique_values
     from oarlock.program.tape import eager_mode
     from oarlock.program.tensor import Tensor
+    from oarlock.resources import get_include
 
 __all__ = [
     "DType", "Tensor", "__array_api_version__", "__array_namespace_info__", "__version__", "abs", "acos", "acosh",
@@ -172,20 +173,20 @@ __all__ = [
     "atan2", "atanh", "bfloat16", "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_or",
     "bitwise_right_shift", "bitwise_xor", "bool", "broadcast_arrays", "broadcast_to", "can_cast", "ceil", "clip",
     "concat", "conj", "copysign", "cos", "cosh", "count_nonzero", "cumulative_prod", "cumulative_sum",
-    "default_device", "device", "devices", "diff", "divide", "dtypes", "e", "eager_mode", "empty", "empty_like",
-    "equal", "erf", "errors", "exp", "exp2", "expand_dims", "expm1", "eye", "finfo", "flip", "float16", "float32",
-    "float64", "floor", "floor_divide", "fmod", "from_dlpack", "full", "full_like", "gelu", "greater",
-    "greater_equal", "host_operations", "hypot", "iinfo", "imag", "inf", "int16", "int32", "int64", "int8",
-    "isdtype", "isfinite", "isinf", "isnan", "layer_norm", "less", "less_equal", "linspace", "log", "log10",
-    "log1p", "log2", "log_softmax", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor",
-    "matmul", "matrix_transpose", "max", "maximum", "mean", "meshgrid", "min", "minimum", "moveaxis", "multiply",
-    "nan", "negative", "newaxis", "nextafter", "nonzero", "not_equal", "ones", "ones_like", "outer",
-    "permute_dims", "pi", "positive", "pow", "prod", "real", "reciprocal", "relu", "remainder", "repeat",
-    "reshape", "result_type", "roll", "round", "rsqrt", "searchsorted", "sigmoid", "sign", "signbit", "silu",
-    "sin", "sinh", "softmax", "softplus", "sort", "sqrt", "square", "squeeze", "stack", "std", "subtract", "sum",
-    "swapaxes", "synchronize", "take", "take_along_axis", "tan", "tanh", "tensordot", "tile", "tril", "triu",
-    "trunc", "uint16", "uint32", "uint64", "uint8", "unique_all", "unique_counts", "unique_inverse",
-    "unique_values", "unstack", "var", "vecdot", "where", "zeros", "zeros_like",
+    "default_device", "device", "devices", "diff", "distributed", "divide", "dtypes", "e", "eager_mode", "empty",
+    "empty_like", "equal", "erf", "errors", "exp", "exp2", "expand_dims", "expm1", "eye", "finfo", "flip", "float16",
+    "float32", "float64", "floor", "floor_divide", "fmod", "from_dlpack", "full", "full_like", "gelu", "get_include",
+    "greater", "greater_equal", "host_operations", "hypot", "iinfo", "imag", "inf", "int16", "int32", "int64", "int8",
+    "isdtype", "isfinite", "isinf", "isnan", "layer_norm", "less", "less_equal", "linspace", "log", "log10", "log1p",
+    "log2", "log_softmax", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "matmul",
+    "matrix_transpose", "max", "maximum", "mean", "meshgrid", "min", "minimum", "moveaxis", "multiply", "nan",
+    "negative", "newaxis", "nextafter", "nonzero", "not_equal", "ones", "ones_like", "outer", "permute_dims", "pi",
+    "positive", "pow", "prod", "real", "reciprocal", "relu", "remainder", "repeat", "reshape", "result_type", "roll",
+    "round", "rsqrt", "searchsorted", "sigmoid", "sign", "signbit", "silu", "sin", "sinh", "softmax", "softplus",
+    "sort", "sqrt", "square", "squeeze", "stack", "std", "subtract", "sum", "swapaxes", "synchronize", "take",
+    "take_along_axis", "tan", "tanh", "tensordot", "tile", "tril", "triu", "trunc", "uint16", "uint32", "uint64",
+    "uint8", "unique_all", "unique_counts", "unique_inverse", "unique_values", "unstack", "var", "vecdot", "where",
+    "zeros", "zeros_like",
 ]  # fmt: skip
 
 __version__ = "0.1.0"
@@ -230,12 +231,13 @@ _HOMES: dict[str, str] = {
     "oarlock.program.sorting": "argsort sort unique_all unique_counts unique_inverse unique_values",
     "oarlock.program.tape": "eager_mode",
     "oarlock.program.tensor": "Tensor",
+    "oarlock.resources": "get_include",
     "oarlock.dtypes": "DType bfloat16 float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64",
 }
 """Where each public name lives."""
 
 _WHERE = {name: home for home, names in _HOMES.items() for name in names.split()}
-_MODULES = frozenset({"dtypes", "errors"})
+_MODULES = frozenset({"distributed", "dtypes", "errors"})
 
 
 def __getattr__(name: str) -> Any:
@@ -245,7 +247,8 @@ def __getattr__(name: str) -> Any:
     elif name in _MODULES:
         value = import_module("oarlock." + name)
     elif name in _WHERE:
-        import_module("oarlock.program")
+        if name != "get_include":  # which builds of adapters call, where nothing else is wanted
+            import_module("oarlock.program")
         value = getattr(import_module(_WHERE[name]), name)
     else:
         raise AttributeError(f"module 'oarlock' has no attribute {name!r}")

@@ -29,6 +29,8 @@ class Config:
     """Whether freed device memory is overwritten, to show use after free (``OARLOCK_POISON``)."""
     watchdog_s: float = 300.0
     """Deadline of a driver call, in seconds; 0 turns the watchdog off (``OARLOCK_WATCHDOG_S``)."""
+    communication_s: float = 120.0
+    """How long a rank of a group waits for the others in one call, in seconds (``OARLOCK_COMMUNICATION_S``)."""
     threads: int = 0
     """Host threads for kernels; 0: one per core that the process may use (``OARLOCK_THREADS``)."""
 
@@ -71,6 +73,7 @@ def _load() -> Config:
         pool=_flag("OARLOCK_POOL", True),
         poison=_flag("OARLOCK_POISON", False),
         watchdog_s=_number("OARLOCK_WATCHDOG_S", 300.0),
+        communication_s=_number("OARLOCK_COMMUNICATION_S", 120.0),
         threads=int(_number("OARLOCK_THREADS", 0)),
     )
 

@@ -13,6 +13,10 @@ OarlockError
 │   ├── ClosedError           a closed device, stream or buffer is used
 │   └── DeviceLostError       the device is gone until it is opened again
 │       └── DeviceTimeoutError  a driver call passed its deadline
+├── CommunicationError        a collective could not be carried out
+│   ├── MismatchError         the ranks of a group made different calls (also a ValueError)
+│   ├── RankLostError         a rank failed, left or died
+│   └── RankTimeoutError      a rank did not come in time (also a TimeoutError)
 ├── CompileError              source was refused by a compiler, with its log
 ├── UnsupportedError          the target cannot do it, or it is not there yet (also a NotImplementedError)
 ├── ShapeError                shapes do not fit (also a ValueError)
@@ -29,10 +33,11 @@ from __future__ import annotations
 import re
 
 __all__ = [
-    "BoundsError", "ClosedError", "CompileError", "ConfigError", "ContractVersionError", "DTypeError",
-    "DeviceError", "DeviceLostError", "DeviceNotFoundError", "DeviceTimeoutError", "DuplicatePluginError",
-    "ForkedProcessError", "IRError", "LaunchError", "ModelError", "OarlockError", "OutOfMemoryError",
-    "ParseError", "PluginError", "ShapeError", "UnsupportedError", "VerifyError",
+    "BoundsError", "ClosedError", "CommunicationError", "CompileError", "ConfigError", "ContractVersionError",
+    "DTypeError", "DeviceError", "DeviceLostError", "DeviceNotFoundError", "DeviceTimeoutError",
+    "DuplicatePluginError", "ForkedProcessError", "IRError", "LaunchError", "MismatchError", "ModelError",
+    "OarlockError", "OutOfMemoryError", "ParseError", "PluginError", "RankLostError", "RankTimeoutError", "ShapeError",
+    "UnsupportedError", "VerifyError",
 ]  # fmt: skip
 
 
@@ -88,6 +93,22 @@ class DeviceTimeoutError(DeviceLostError):
     """A driver call passed its deadline."""
 
 
+class CommunicationError(OarlockError):
+    """A collective could not be carried out; every rank of the group is told."""
+
+
+class MismatchError(CommunicationError, ValueError):
+    """The ranks of a group made different calls; the message names both."""
+
+
+class RankLostError(CommunicationError):
+    """A rank of a group failed, left or died; the group cannot be used any more."""
+
+
+class RankTimeoutError(CommunicationError, TimeoutError):
+    """A rank did not make its call in time; the group cannot be used any more."""
+
+
 class CompileError(OarlockError):
     """Source was refused by a compiler.
 
@@ -101,9 +122,9 @@ class CompileError(OarlockError):
 
     @classmethod
     def from_log(cls, log: str, source: str) -> CompileError:
-        """The refusal that ``log`` tells of, with the lines of ``source`` that it names as ``:LINE:COLUMN``."""
+        """The refusal that ``log`` tells of, with the source lines that it names, as ``:LINE:COLUMN`` or ``(LINE)``."""
         lines = source.splitlines()
-        named = {int(number) for number in re.findall(r":(\d+):\d+", log)}
+        named = {int(a or b) for a, b in re.findall(r":(\d+):\d+|\((\d+)\): ", log)}
         shown = [f"{number:5} | {lines[number - 1]}" for number in sorted(named) if 0 < number <= len(lines)]
         return cls("\n".join(["the compiler refused the source:", log.strip(), *shown]), log, source)
 

@@ -10,29 +10,33 @@ from oarlock.errors import DeviceNotFoundError
 from oarlock.hal import Adapter, DeviceInfo, Driver
 from oarlock.target import Limits, Target
 from oarlock_sim import faults
+from oarlock_sim.communication import Collectives
 from oarlock_sim.compiler import compile_source, find_compiler, toolchain
-from oarlock_sim.program import Programs
 
 __all__ = ["SimAdapter", "SimDriver"]
 
 _ROOMY = frozenset(
     {
         "streams", "elapsed_time", "host_callbacks", "fill", "peer_copy", "memory_info", "reset", "plans",
+        "communication",
     }
 )  # fmt: skip
+_TIGHT = frozenset({"communication"})
 _SMALL = ("int8", "int16", "uint8", "uint16")
 
 
-class SimDriver(Programs, Driver):
+class SimDriver(Collectives, Driver):
     """One open simulated device."""
 
     def close(self) -> None:
+        self.abandon_groups()
         if self.close_streams():  # else something still runs: its memory stays, unreachable
             self.drop_objects()
 
     def reset(self) -> None:
         """Start anew, as after opening: handles die, a lost device is back (capability ``reset``)."""
         self.check("reset", "reset")
+        self.abandon_groups()
         self.restart_streams()
         self.drop_objects()
 
@@ -49,7 +53,10 @@ class SimAdapter(Adapter):
 
     def devices(self) -> list[DeviceInfo]:
         faults.called("devices", self.plan)
-        return [self._info("roomy", 4 << 30, self._roomy(), _ROOMY), self._info("tight", 1 << 30, self._tight())]
+        return [
+            self._info("roomy", 4 << 30, self._roomy(), _ROOMY),
+            self._info("tight", 1 << 30, self._tight(), _TIGHT),
+        ]
 
     def open(self, index: int) -> Driver:
         faults.called("open", self.plan)

@@ -166,16 +166,21 @@ class Streams:
             order.waiting -= 1
 
     def _work(self, lane: Lane) -> None:
-        while True:
-            with self.state:
-                while not (lane.stopped or self._turn(lane)):
-                    self.state.wait(_TICK_S if lane.queue else None)
-                if lane.stopped:
-                    return
-                command, spoiled = self._begin(lane)
-            error = None if spoiled or command.run is None else _error_of(command.run)
-            with self.state:
-                self._end(lane, command, error)
+        while self._step(lane):  # a call of its own, which keeps nothing of its command
+            pass
+
+    def _step(self, lane: Lane) -> bool:
+        """Run the next command when it may begin; False when the stream has stopped."""
+        with self.state:
+            while not (lane.stopped or self._turn(lane)):
+                self.state.wait(_TICK_S if lane.queue else None)
+            if lane.stopped:
+                return False
+            command, spoiled = self._begin(lane)
+        error = None if spoiled or command.run is None else _error_of(command.run)
+        with self.state:
+            self._end(lane, command, error)
+        return True
 
     def _turn(self, lane: Lane) -> bool:
         if not lane.ready():

@@ -73,11 +73,10 @@ def numerics(document: Document) -> dict[str, dict[str, dict[str, float]]]:
     found: dict[str, dict[str, dict[str, float]]] = {}
     for case in document["cases"]:
         figures = case["details"].get("ulp")
-        if figures is None:
+        name, *rest = case["id"].split("/", 2)
+        if figures is None or len(rest) < 2 or rest[0] not in _FLOATS:
             continue
-        name, dtype, _ = case["id"].split("/", 2)
-        if dtype not in _FLOATS:
-            continue
+        dtype = rest[0]
         before = found.setdefault(name, {}).get(dtype)
         if before is None or figures["used"] > before["used"]:
             found[name][dtype] = figures

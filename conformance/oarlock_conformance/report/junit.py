@@ -8,12 +8,15 @@ from xml.etree import ElementTree
 
 __all__ = ["junit"]
 
+_KINDS = {
+    "failed": "failure", "error": "error", "unavailable": "error", "unsupported": "skipped", "waived": "skipped",
+}  # fmt: skip
 _FORBIDDEN = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def junit(document: dict[str, Any]) -> str:
-    """The XML text of a certificate's document. Unsupported cases are skipped tests, unavailable ones are errors
-    (skipped where the request allows them)."""
+    """The XML text of a certificate's document. Unsupported and waived cases are skipped tests, with the
+    reason; unavailable ones are errors (skipped where the request allows them)."""
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for case in document["cases"]:
         groups.setdefault((case["level"], case["group"]), []).append(case)
@@ -37,13 +40,13 @@ def _add(suite: ElementTree.Element, case: dict[str, Any], allowed: bool) -> str
     """Add a test; returns how it did not pass ("" where it did)."""
     place = f"{case['level']}.{case['group']}"
     item = ElementTree.SubElement(suite, "testcase", name=case["id"], classname=place, time=f"{case['seconds']:.3f}")
-    states = {"failed": "failure", "error": "error", "unavailable": "error", "unsupported": "skipped"}
-    kind = states.get(case["state"], "")
+    kind = _KINDS.get(case["state"], "")
     if case["state"] == "unavailable" and allowed:
         kind = "skipped"
     if kind:
         reason = _FORBIDDEN.sub("�", case["reason"])
-        child = ElementTree.SubElement(item, kind, message=reason.splitlines()[0][:300] if reason else "")
+        first = (reason.splitlines() or [""])[0][:300]
+        child = ElementTree.SubElement(item, kind, message=f"{case['state']}: {first}")
         if kind != "skipped":
             child.set("type", case["kind"])
             child.text = f"{reason}\ncontract: {case['contract']}\nreproduce: {case.get('reproduce', '')}"

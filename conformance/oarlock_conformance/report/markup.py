@@ -5,7 +5,11 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Sequence
 
-__all__ = ["Markup", "element", "join", "table", "tag", "text"]
+__all__ = ["Markup", "element", "html_page", "join", "table", "tag", "text"]
+
+
+_VOID = ("input", "meta")
+"""Elements that have no content and no end."""
 
 
 class Markup(str):
@@ -24,14 +28,32 @@ def join(parts: Iterable[object]) -> Markup:
     return Markup("".join(map(text, parts)))
 
 
-def element(name: str, *content: object, **attributes: object) -> Markup:
+def element(kind: str, *content: object, **attributes: object) -> Markup:
     """An element. An attribute ``class_`` is spelt ``class``; one that is None or empty is left out."""
     given = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{html.escape(str(value))}"'
         for key, value in attributes.items()
         if value not in (None, "")
     )
-    return Markup(f"<{name}{given}>{join(content)}</{name}>")
+    if kind in _VOID:
+        return Markup(f"<{kind}{given}>")
+    return Markup(f"<{kind}{given}>{join(content)}</{kind}>")
+
+
+def html_page(title: str, style: str, body: Markup, script: str = "") -> str:
+    """A whole document. ``script`` is the hash of the one script that may run; nothing is loaded from anywhere."""
+    allowed = f"; script-src '{script}'" if script else ""
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:{allowed}"
+    head = join(
+        [
+            element("meta", charset="utf-8"),
+            element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+            element("meta", http_equiv="Content-Security-Policy", content=policy),
+            element("title", title),
+            element("style", Markup(style)),
+        ]
+    )
+    return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>{body}</body></html>\n'
 
 
 def table(

@@ -3,69 +3,71 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
 from oarlock_conformance.case import STATES
+from oarlock_conformance.certificate import Document
+from oarlock_conformance.report.cases import cases_section, script, script_hash
 from oarlock_conformance.report.coverage import coverage_table, numerics_table
-from oarlock_conformance.report.markup import Markup, element, join, table, tag, text
+from oarlock_conformance.report.history import Entry
+from oarlock_conformance.report.markup import Markup, element, html_page, join, table, tag, text
+from oarlock_conformance.report.speed import models_section, performance_section
 
 __all__ = ["page"]
 
-Document = dict[str, Any]
+_KINDS = {"conformant": "good", "conformant in part": "part", "not conformant": "bad", "unavailable": "warn"}
 _SHOWN = 8
 """Problems that are shown at once."""
 _LONG = 60
 """Characters of a text that is folded."""
 
 
-def page(document: Document) -> str:
-    """The HTML text of a certificate's document."""
+def page(document: Document, history: Sequence[Entry] = ()) -> str:
+    """The HTML text of a certificate's document; ``history`` are the lines of history.jsonl."""
     device = document["device"]
     style = files("oarlock_conformance.report").joinpath("page.css").read_text("utf-8")
-    title = f"{device['id']}: {'conformant' if document['verdict']['conformant'] else 'not conformant'}"
-    head = join(
-        [
-            Markup('<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'),
-            element("title", title),
-            element("style", Markup(style)),
-        ]
-    )
     sections = [
         ("problems", "What is wrong", _problems(document)),
-        ("models", "Models", _models(document)),
+        ("waivers", "Waivers and known failures", _waivers(document)),
+        ("models", "Models", models_section(document, history)),
+        ("performance", "Performance", performance_section(document, history)),
         ("coverage", "Operators and data types", coverage_table(document)),
         ("numerics", "Numerics", numerics_table(document)),
         ("device", "Device", _device(document)),
-        ("unsupported", "Not supported", _unsupported(document)),
-        ("cases", "All cases", _cases(document)),
-        ("environment", "Environment", _environment(document)),
+        ("unsupported", "Not supported, and on the host", _unsupported(document)),
+        ("cases", "All cases", cases_section(document)),
+        ("environment", "Environment and hashes", _environment(document)),
     ]
     shown = [(key, name, content) for key, name, content in sections if content]
     links = element("nav", *(element("a", name, href=f"#{key}") for key, name, _ in shown))
     body = join(element("section", element("h2", name), content, id=key) for key, name, content in shown)
     main = element("main", _header(document), links, _levels(document), body, _footer(document))
-    return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>{main}</body></html>\n'
+    return html_page(f"{device['id']}: {document['verdict']['state']}", style, join([main, script()]), script_hash())
 
 
 def _header(document: Document) -> Markup:
     device, verdict, request = document["device"], document["verdict"], document["request"]
     setting = "quick setting" if request["quick"] else "full setting"
     only = f", only cases that match {request['only']}" if request["only"] else ""
+    driver = ", ".join(part for part in (device.get("vendor", ""), device["driver"]) if part)
     left = element(
         "div",
         element("p", "Oarlock certificate", class_="soft"),
         element("h1", f"{device['id']}  {device['name']}"),
-        element("p", f"{device['vendor']}, {device['driver']}", class_="soft"),
-        element("p", "; ".join(device["notes"]), class_="soft small"),
+        element("p", driver or "not opened", class_="soft"),
+        element("p", "; ".join(device.get("notes", ())), class_="soft small"),
     )
-    good = verdict["conformant"]
+    state = verdict["state"]
+    waived = sum(count["waived"] for count in document["counts"].values())
+    words = ", ".join(request["levels"]) + (f"; {_number(waived, 'case')} waived" if waived else "")
     right = element(
         "div",
-        element("b", "Conformant" if good else "Not conformant"),
-        element("div", "; ".join(verdict["reasons"]) if not good else ", ".join(request["levels"])),
+        element("b", state[0].upper() + state[1:]),
+        element("div", "; ".join(verdict["reasons"]) if verdict["reasons"] else words),
         element("div", f"{_date(document['created'])}, {setting}{only}, {_span(document['seconds'])}", class_="small"),
-        class_=f"verdict {'good' if good else 'bad'}",
+        class_=f"verdict {_KINDS[state]}",
     )
     return element("header", left, right)
 
@@ -81,14 +83,13 @@ def _level(name: str, count: dict[str, int]) -> Markup:
         element("i", class_=state, style=f"width:{100 * count[state] / total:.3f}%") for state in STATES if count[state]
     ]
     words = [f"{count[state]:,} {state}" for state in STATES if count[state] or state in ("failed", "error")]
-    bad = count["failed"] + count["error"] + count["unavailable"]
     return element(
         "div",
-        element("div", element("span", name), tag("failed" if bad else "passed"), class_="name"),
+        element("div", element("span", name), tag(_worst(count)), class_="name"),
         element(
             "div",
             f"{count['passed']:,} ",
-            element("span", f"of {applicable:,} {'ended well' if name == 'processes' else 'passed'}"),
+            element("span", f"of {applicable:,}"),
             class_="figure",
         ),
         element("div", *pieces, class_="bar"),
@@ -97,10 +98,20 @@ def _level(name: str, count: dict[str, int]) -> Markup:
     )
 
 
+def _worst(count: dict[str, int]) -> str:
+    """The state that a part's card shows."""
+    if count["failed"] or count["error"]:
+        return "failed"
+    return next((state for state in ("unavailable", "waived", "passed") if count[state]), "unsupported")
+
+
 def _problems(document: Document) -> Markup:
     bad = [case for case in document["cases"] if case["state"] in ("failed", "error", "unavailable")]
     if not bad:
-        return element("p", "Nothing: every case that applies to the device passed.")
+        waived = any(case["state"] == "waived" for case in document["cases"])
+        return element(
+            "p", f"Nothing: every case that applies to the device passed{' or is waived' if waived else ''}."
+        )
     first, rest = bad[:_SHOWN], bad[_SHOWN:]
     parts = [_problem(case) for case in first]
     if rest:
@@ -123,30 +134,34 @@ def _problem(case: dict[str, Any]) -> Markup:
     )
 
 
-def _models(document: Document) -> Markup:
-    cases = [case for case in document["cases"] if case["level"] == "models" and case["id"].startswith("model.")]
-    if not cases:
-        return Markup("")
+def _waivers(document: Document) -> Markup:
+    """Every entry of the adapter's waivers.toml, with the failures that it excuses."""
+    if not document["waivers"]:
+        return element("p", "None.")
+    reasons = {case["id"]: case["reason"] for case in document["cases"]}
     rows = []
-    for case in cases:
-        details = case["details"]
+    for entry in document["waivers"]:
+        why = element("div", entry["problem"], class_="worse") if entry["problem"] else Markup("")
+        covered = [element("div", element("b", case), ": ", _folded(reasons.get(case, ""))) for case in entry["covers"]]
+        state = {"passed": "waived"}.get(entry["state"], entry["state"])
+        what = join([element("code", entry["case"]), *covered, why])
         rows.append(
             (
-                case["id"].removeprefix("model."),
-                tag(case["state"]),
-                _figure(details.get("largest_difference"), ".2g"),
-                _figure(details.get("ms"), ",.1f"),
-                _figure(details.get("compile_s"), ",.1f"),
-                case["reason"],
+                what,
+                tag(state, entry["kind"]),
+                entry["reason"],
+                entry["owner"],
+                element("span", entry["expires"], class_="nowrap"),
             )
         )
-    heads = ("model", "", "largest difference", "ms a run", "s to compile", "")
-    note = "Run times are recorded, not judged; other processes of the certification may run at the same time."
-    return join([table(heads, rows, numbers=(2, 3, 4), full=True), element("p", note, class_="soft small")])
+    return table(("cases", "", "reason", "owner", "until"), rows, full=True)
 
 
 def _device(document: Document) -> Markup:
-    device, target = document["device"], document["device"]["target"]
+    device = document["device"]
+    if "target" not in device:
+        return Markup("")
+    target = device["target"]
     stored = dict(target["storage"])
     about = [
         ("memory", f"{device['memory'] / 2**30:.1f} GiB"),
@@ -173,49 +188,45 @@ def _unsupported(document: Document) -> Markup:
     counts = Counter((case["level"], case["reason"]) for case in skipped)
     rows = [(level, reason, f"{count:,}") for (level, reason), count in sorted(counts.items())]
     hosted = ", ".join(document["host_records"]) or "none"
+    ran = [case["reason"] for case in document["cases"] if case["kind"] == "fallback"]
+    fallbacks = "; ".join(ran) or "none"
     parts: list[Markup] = []
     if rows:
         parts.append(element("p", "Cases that ask for what the device does not declare; they are no passes."))
         parts.append(table(("level", "reason", "cases"), rows, numbers=(2,)))
     else:
         parts.append(element("p", "Every case applies to this device."))
-    parts.append(element("p", f"Operators that run on the host by declaration: {hosted}."))
+    parts.append(
+        element("p", f"They run on the host by declaration, for the size of what they give depends on data: {hosted}.")
+    )
+    parts.append(element("p", f"Fallbacks to the host, which are failures: {fallbacks}."))
     return join(parts)
 
 
-def _cases(document: Document) -> Markup:
-    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for case in document["cases"]:
-        groups.setdefault((case["level"], case["group"]), []).append(case)
-    return join(_group(level, name, cases) for (level, name), cases in groups.items())
-
-
-def _group(level: str, name: str, cases: list[dict[str, Any]]) -> Markup:
-    counts = Counter(case["state"] for case in cases)
-    tags = join(join([" ", tag(state, f"{counts[state]:,} {state}")]) for state in STATES if counts[state])
-    seconds = sum(case["seconds"] for case in cases if not case["id"].startswith("process/"))
-    summary = element("summary", f"{level}, {name} ", tags, element("span", f"  {seconds:.1f} s", class_="soft small"))
-    rows = [(case["id"], tag(case["state"]), f"{case['seconds']:.2f}", case["contract"]) for case in cases]
-    return element("details", summary, table(("case", "", "s", "contract"), rows, numbers=(2,)))
-
-
 def _environment(document: Document) -> Markup:
-    host, adapter = document["environment"], document["device"]["adapter"]
+    device, host, adapter = document["device"], document["environment"], document["device"]["adapter"]
     versions = ", ".join(f"{name} {number}" for name, number in host["packages"].items())
+    request = {key: value for key, value in document["request"].items() if value not in ("", [], None)}
+    contract = _dotted(adapter["contract"]) if "contract" in adapter else "unknown"
     rows = [
         ("adapter", f"{adapter['name']} {adapter['version']} ({adapter['distribution']}, {adapter['module']})"),
-        ("contract", f"adapter {_dotted(adapter['contract'])}, core {_dotted(host['contract'])}"),
-        ("driver", document["device"]["driver"]),
+        ("contract", f"adapter {contract}, core {_dotted(host['contract'])}"),
+        ("driver", device["driver"] or "unknown"),
         ("Oarlock", host["oarlock"]),
-        ("hash of the adapter", element("code", adapter["hash"])),
-        ("hash of the core", element("code", host["core_hash"])),
+        ("hash of the adapter", element("code", adapter.get("hash", ""))),
         ("hash of the suite", element("code", host["suite_hash"])),
+        ("hash of the core", element("code", host["core_hash"])),
+        ("hash of the driver", element("code", device.get("driver_hash", ""))),
+        ("hash of the device", element("code", device.get("device_hash", ""))),
+        ("hash of this certificate", element("code", document["content_hash"])),
         ("Python", f"{host['implementation']} {host['python']}"),
         ("packages", versions),
-        ("host", f"{host['system']}, {host['machine']}, {host['processor']}"),
-        ("request", ", ".join(f"{key} {value}" for key, value in document["request"].items() if value not in ("", []))),
+        ("host", f"{host['system']}, {host['machine']}, {host['processor']}, {host['cores']} cores"),
+        ("request", ", ".join(f"{key} {value}" for key, value in request.items())),
     ]
-    return table(("", ""), rows)
+    if document["resumed"]:
+        rows.append(("resumed", f"{document['resumed']:,} outcomes are of a run that was interrupted"))
+    return table(("", ""), [row for row in rows if row[1] != element("code", "")])
 
 
 def _footer(document: Document) -> Markup:
@@ -238,16 +249,16 @@ def _folded(words: str) -> Markup:
     return element("details", element("summary", f"{words[:_LONG]} ..."), words)
 
 
-def _figure(value: float | None, form: str) -> Markup:
-    return text("" if value is None else format(value, form))
-
-
 def _dotted(version: list[int]) -> str:
     return ".".join(map(str, version))
 
 
 def _date(created: str) -> str:
     return created.partition("T")[0]
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _span(seconds: float) -> str:

@@ -28,10 +28,14 @@ class Command:
 
 
 COMMANDS: tuple[Command, ...] = (
+    Command("new", "oarlock.cli.new", "make the package of a new adapter, which works on the host at once"),
     Command("devices", "oarlock.cli.devices", "list the devices there are, and why others are missing"),
     Command("run", "oarlock.cli.run", "run a model file on a device, and compare its outputs"),
     Command("inspect", "oarlock.cli.inspect", "show what each stage of the compiler makes of a model"),
     Command("certify", "oarlock.cli.certify", "run the conformance suite on a device, and write its certificate"),
+    Command("verify", "oarlock.cli.verify", "check a certificate again: hashes, files, device, a sample of cases"),
+    Command("compare", "oarlock.cli.compare", "say what got better or worse from one certificate to another"),
+    Command("matrix", "oarlock.cli.matrix", "render the release page of several certificates"),
     Command("doctor", "oarlock.cli.doctor", "examine adapters: version, contract, driver, devices, cause of failures"),
 )
 

@@ -91,7 +91,7 @@ def _sort(op: Operation, context: Context, target: Target) -> list[Value]:
         attributes: dict[str, Attribute] = {
             "axis": axis,
             "width": width,
-            "descending": bool(op.attributes["descending"]),
+            "descending": bool(op.attributes.get("descending", False)),
         }
         keys, positions = b.create("schedule.merge_pass", (keys, positions), attributes).results
         width *= 2
@@ -108,7 +108,7 @@ def _scan(op: Operation, context: Context, target: Target) -> list[Value] | None
         return None
     b = _builder(op, context)
     kind = str(op.attributes["kind"])
-    reverse, exclusive = bool(op.attributes["reverse"]), bool(op.attributes["exclusive"])
+    reverse, exclusive = bool(op.attributes.get("reverse", False)), bool(op.attributes.get("exclusive", False))
     if reverse:
         x = b("reverse", x, axes=(axis,))
     result = _scan_pieces(b, x, kind, axis)

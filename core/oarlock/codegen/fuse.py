@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from oarlock.codegen.values import ints, numel, shape_of, splat_value
-from oarlock.ir import Operation, TensorType, Value
+from oarlock.ir import Operation, ScalarType, TensorType, Value
 from oarlock.target import Target
 
 __all__ = [
@@ -33,6 +33,8 @@ _FREE = (
     "array.broadcast", "array.reshape", "array.transpose", "array.slice", "array.reverse", "array.iota",
     "array.from_scalar",
 )  # fmt: skip
+SIZE_BYTES = 64
+"""What sizes may take of a scalar block, where run-time scalars take the most."""
 MAX_MEMBERS = 64
 
 
@@ -123,6 +125,7 @@ class _Fuser:
         self.order = {op: i for i, op in enumerate(self.block.ops)}
         self.returned = set(self.block.terminator.operands)
         self._bases: dict[Operation, list[Value]] = {}
+        self._numbers: dict[Operation, frozenset[Value]] = {}
 
     def run(self) -> list[Group]:
         for op in self.block.ops:
@@ -238,6 +241,7 @@ class _Fuser:
                 self.merge(group, other)
         others = [g for g in self.producers(op) if g is not group]
         crowded = len(group.members) >= MAX_MEMBERS or self.count_buffers(group, op) > self.target.limits.max_buffers
+        crowded = crowded or self.scalar_bytes([*group.members, op]) > self.target.limits.max_scalar_bytes
         if crowded or any(self.reaches(group, other) for other in others):
             group.axes = saved_axes
             return False
@@ -344,14 +348,32 @@ class _Fuser:
         if len(other.members) + len(group.members) >= MAX_MEMBERS:
             return False
         probe = Group(group.shape, axes=group.axes, maps={**other.maps}, depths=other.depths)
-        if self.fit(op, probe) is None:
+        if self.fit(op, probe) is None or not (self.reads_in_place(group, other) and self.reads_in_place(other, group)):
             return False
-        if self.buffers(other.members + group.members + [op]) > self.target.limits.max_buffers:
+        together = other.members + group.members + [op]
+        if self.buffers(together) > self.target.limits.max_buffers:
+            return False
+        if self.scalar_bytes(together) > self.target.limits.max_scalar_bytes:
             return False
         middle = [
             g for g in (*self.predecessors(group), *self.predecessors(other)) if g is not group and g is not other
         ]
         return not any(self.reaches(group, m) or self.reaches(other, m) for m in middle)
+
+    def reads_in_place(self, group: Group, other: Group) -> bool:
+        """Whether members of ``group`` read what ``other`` computes at the place of the domain where it is computed."""
+        for member in group.members:
+            for operand in member.operands:
+                if base_of(operand) not in other.maps:
+                    continue
+                if member.name in MOVERS:
+                    return False
+                if member.name in REDUCTIONS:
+                    if not self.maps_to(operand, range(len(other.domain)), other, shape_of(operand)):
+                        return False
+                elif not self.agrees(member, operand, group.maps[member.results[0]], other):
+                    return False
+        return True
 
     def merge(self, group: Group, other: Group) -> None:
         group.members = sorted((*other.members, *group.members), key=self.order.__getitem__)
@@ -370,6 +392,32 @@ class _Fuser:
         mine = set(members)
         outputs = [r for r in inside if self.escapes(r, mine)]
         return len(leaves) + len(outputs)
+
+    def scalar_bytes(self, members: Sequence[Operation]) -> int:
+        """About how long the scalar block will be: run-time scalars, an offset per buffer, and a few sizes.
+
+        Nothing is counted where the program has no run-time scalars: then blocks stay far below any limit.
+        """
+        numbers = {v for m in members for v in self.numbers(m)}
+        if not numbers:
+            return 0
+        return SIZE_BYTES + 4 * self.buffers(members) + 8 * len(numbers)
+
+    def numbers(self, op: Operation) -> frozenset[Value]:
+        """The run-time scalars that ``op`` reads through free operators."""
+        found = self._numbers.get(op)
+        if found is None:
+            scalars: set[Value] = set()
+            stack = list(op.operands)
+            while stack:
+                value = stack.pop()
+                made = value.defining_op
+                if isinstance(value.type, ScalarType):
+                    scalars.add(value)
+                elif made is not None and is_free(made):
+                    stack.extend(made.operands)
+            found = self._numbers[op] = frozenset(scalars)
+        return found
 
     def escapes(self, value: Value, members: set[Operation]) -> bool:
         """Whether something outside ``members`` reads ``value``, perhaps through free operators."""

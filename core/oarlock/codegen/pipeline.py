@@ -13,6 +13,8 @@ from oarlock.codegen.legalise import legalise
 from oarlock.codegen.lower.call import KernelCall, LibraryCall
 from oarlock.codegen.lower.group import lower_group
 from oarlock.codegen.render import renderer
+from oarlock.dtypes import DType
+from oarlock.errors import UnsupportedError
 from oarlock.ir import Operation
 from oarlock.ir.passes import PassManager
 from oarlock.ops import array_context
@@ -55,5 +57,27 @@ def signature(call: KernelCall, target: Target) -> KernelSignature:
 
 
 def render(functions: Sequence[Operation], target: Target) -> str:
-    """One source text with ``functions`` (kernels as lowered)."""
-    return renderer(target.language).render([legalise(f, target) for f in functions], target)
+    """One source text with ``functions`` (kernels as lowered).
+
+    Raises UnsupportedError for what the target cannot compute, store or hold in local memory.
+    """
+    legal = [legalise(f, target) for f in functions]
+    for function in legal:
+        _check_local_memory(function, target)
+    return renderer(target.language).render(legal, target)
+
+
+def _check_local_memory(function: Operation, target: Target) -> None:
+    most = target.limits.local_memory
+    used = sum(_local_bytes(op) for op in function.regions[0].block.ops if op.name == "kernel.local")
+    if used > most:
+        raise UnsupportedError(
+            f"kernel {function.attributes['name']} uses {used} bytes of local memory; target {target.language}/"
+            f"{target.arch} has {most} (Limits.local_memory): use smaller tiles"
+        )
+
+
+def _local_bytes(op: Operation) -> int:
+    dtype, size = op.attributes["dtype"], op.attributes["size"]
+    assert isinstance(dtype, DType) and isinstance(size, int)  # the verifier has seen to it
+    return dtype.itemsize * size

@@ -7,7 +7,7 @@ Driver. Everything else is optional, declared by name in ``DeviceInfo.capabiliti
 
 from oarlock.abi import BufferArgument, Executable, KernelSignature, ScalarField
 from oarlock.hal.adapter import CONTRACT, Adapter, Driver
-from oarlock.hal.communication import Communication
+from oarlock.hal.communication import Collective, Communication, Place, ReduceKind
 from oarlock.hal.device import DeviceDriver, DeviceInfo, MemoryInfo, Reset
 from oarlock.hal.memory import Addressable, Fill, Handle, MemoryDriver, PeerCopy, Pinned
 from oarlock.hal.operators import OperatorCall, OperatorKernel, Operators
@@ -15,8 +15,9 @@ from oarlock.hal.program import Binding, CopyStep, LaunchStep, Plans, ProgramDri
 from oarlock.hal.stream import ElapsedTime, HostCallbacks, StreamDriver, Streams
 
 __all__ = [
-    "CONTRACT", "Adapter", "Addressable", "Binding", "BufferArgument", "Communication", "CopyStep", "DeviceDriver",
-    "DeviceInfo", "Driver", "ElapsedTime", "Executable", "Fill", "Handle", "HostCallbacks", "KernelSignature",
-    "LaunchStep", "MemoryDriver", "MemoryInfo", "OperatorCall", "OperatorKernel", "Operators", "PeerCopy", "Pinned",
-    "Plans", "ProgramDriver", "Reset", "ScalarField", "StreamDriver", "Streams",
+    "CONTRACT", "Adapter", "Addressable", "Binding", "BufferArgument", "Collective", "Communication", "CopyStep",
+    "DeviceDriver", "DeviceInfo", "Driver", "ElapsedTime", "Executable", "Fill", "Handle", "HostCallbacks",
+    "KernelSignature", "LaunchStep", "MemoryDriver", "MemoryInfo", "OperatorCall", "OperatorKernel", "Operators",
+    "PeerCopy", "Pinned", "Place", "Plans", "ProgramDriver", "ReduceKind", "Reset", "ScalarField", "StreamDriver",
+    "Streams",
 ]  # fmt: skip

@@ -24,14 +24,20 @@ class OperatorCall:
 
 
 class OperatorKernel(Protocol):
-    """A kernel for one call. Operands and results are row-major and contiguous."""
+    """A kernel for one call. Operands and results are row-major and contiguous.
+
+    Kept by the plan that it was asked for, and run any number of times, also before an earlier run has ended.
+    """
 
     def workspace(self) -> int:
-        """Bytes of scratch memory that ``run`` is given as its last buffer (0: none)."""
+        """Bytes of scratch memory that ``run`` is given as its last buffer (0: none); the same every time."""
         ...
 
     def run(self, stream: Handle | None, buffers: Sequence[tuple[Handle, int]]) -> None:
-        """Run on (handle, byte offset) of operands, then results, in stream order."""
+        """Run on (handle, byte offset) of operands, then results, then workspace, in stream order.
+
+        Returns at once where the device is asynchronous. Fails as ``launch`` does. Equal operands give equal bits.
+        """
         ...
 
 
@@ -39,5 +45,8 @@ class Operators(Protocol):
     """Capability ``operators``."""
 
     def match(self, call: OperatorCall, target: Target) -> OperatorKernel | None:
-        """A kernel for ``call``, or None: then the generated one runs."""
+        """A kernel for ``call``, or None: then the generated one runs.
+
+        Asked when a plan is made, for each of its ``dot_general`` and ``convolution``. Submits nothing.
+        """
         ...

@@ -14,7 +14,9 @@ __all__ = ["Binding", "CopyStep", "LaunchStep", "Plans", "ProgramDriver"]
 
 Binding: TypeAlias = tuple[Handle, int, int]
 """(allocation, base, extent) in bytes: base is a multiple of ``binding_alignment``, or 0 where there is none; an
-adapter whose base is always 0 binds the whole allocation. What is left of an offset travels in the scalar block."""
+adapter whose base is always 0 binds the whole allocation. Extents are multiples of 4 and of ``copy_alignment``. What is
+left of an offset travels in the scalar block. An empty operand binds 256 bytes of the core's, others for each place
+with ``exclusive_binding``."""
 
 
 class ProgramDriver(ABC):
@@ -22,7 +24,11 @@ class ProgramDriver(ABC):
 
     @abstractmethod
     def load(self, executable: bytes, signatures: Sequence[KernelSignature]) -> Handle:
-        """Load what ``compile`` made; the handle is freed with ``free``. Raises CompileError with the log."""
+        """Load what ``compile`` made, here or in another process; one signature for each kernel.
+
+        ``executable`` is not needed afterwards. The core owns the handle until ``free``. Kernels of two programs may
+        have one name. Raises CompileError with the log; nothing is left of a program that was refused.
+        """
 
     @abstractmethod
     def launch(
@@ -37,7 +43,10 @@ class ProgramDriver(ABC):
     ) -> None:
         """Give one launch of kernel ``entry`` to ``stream``: ``grid`` blocks of ``block`` threads, none empty.
 
-        A failure that shows at once raises LaunchError; one that shows later comes from ``synchronize``.
+        Returns at once where the device is asynchronous. ``buffers`` and ``scalars`` are in the order of the kernel's
+        signature and within the limits; ``scalars`` may be kept, for bytes never change. The core keeps program and
+        memory alive until the launch has ended. A failure that shows at once raises LaunchError, and nothing was
+        submitted; one that shows later comes from ``synchronize``.
         """
 
 
@@ -69,12 +78,19 @@ class Plans(Protocol):
     """Capability ``plans``: a whole plan given once, replayed by one call."""
 
     def prepare(self, steps: Sequence[LaunchStep | CopyStep]) -> Handle:
-        """Keep a plan; its buffers are slot numbers. Freed with ``free``."""
+        """Keep a plan; its buffers are slot numbers.
+
+        The core owns the handle until ``free``, and keeps the programs of its steps loaded as long.
+        """
         ...
 
     def replay(
         self, stream: Handle | None, plan: Handle, bindings: Sequence[Handle], scalars: Sequence[tuple[int, int, bytes]]
     ) -> None:
-        """Run the plan on the allocations ``bindings`` (one a slot); each (step, offset, bytes) of ``scalars``
-        replaces bytes of that step's scalar block for this run."""
+        """Run the plan on the allocations ``bindings`` (one a slot), in stream order, like one command.
+
+        Returns at once where the device is asynchronous. Each (step, offset, bytes) of ``scalars`` replaces bytes of
+        that step's scalar block for this run. May be called again before an earlier run has ended. Fails as ``launch``
+        does.
+        """
         ...

@@ -28,15 +28,18 @@ class Streams(Protocol):
     """Capability ``streams``: all of these or none."""
 
     def create_stream(self) -> Handle:
-        """A new stream, distinct from every live one and from ``None``."""
+        """A new stream, distinct from every live one and from ``None``. Owned by the core until ``destroy_stream``."""
         ...
 
     def destroy_stream(self, stream: Handle) -> None:
-        """The core has synchronised it."""
+        """Give a stream back, once. The core has synchronised it; its events may live on."""
         ...
 
     def record(self, stream: Handle | None) -> Handle:
-        """An event that completes when all work given to ``stream`` so far is done."""
+        """An event that completes when all work given to ``stream`` so far is done; returns at once.
+
+        Owned by the core until ``destroy_event``. What is given to the stream later does not change it.
+        """
         ...
 
     def wait(self, stream: Handle | None, event: Handle) -> None:
@@ -47,11 +50,11 @@ class Streams(Protocol):
         ...
 
     def query(self, event: Handle) -> bool:
-        """Whether ``event`` is complete. A failed command completes too."""
+        """Whether ``event`` is complete; returns at once. A failed command completes too. True stays true."""
         ...
 
     def destroy_event(self, event: Handle) -> None:
-        """Drop an event; pending waits on it stay valid."""
+        """Give an event back, once, complete or not; pending waits on it stay valid."""
         ...
 
 
@@ -59,7 +62,7 @@ class ElapsedTime(Protocol):
     """Capability ``elapsed_time``."""
 
     def elapsed(self, start: Handle, end: Handle) -> float:
-        """Seconds of device time between two completed events of one device."""
+        """Seconds of device time between two completed events of one device; never negative in a stream's order."""
         ...
 
 
@@ -67,5 +70,10 @@ class HostCallbacks(Protocol):
     """Capability ``host_callbacks``."""
 
     def call_host(self, stream: Handle | None, function: Callable[[], None]) -> None:
-        """Call ``function`` on the host, in stream order, from a thread that may use the driver."""
+        """Call ``function`` on the host, in stream order, from a thread that may use the driver; returns at once.
+
+        It may give work to any stream: hold no lock of the driver's while it runs.
+        When it raises, that is a failed command of ``stream``: ``synchronize`` tells its text. (What users give is
+        wrapped by the core and does not raise.)
+        """
         ...

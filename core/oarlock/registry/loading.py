@@ -6,6 +6,8 @@ import importlib.util
 import inspect
 import threading
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -18,9 +20,10 @@ from oarlock.hal import Adapter
 from oarlock.plugin import GROUPS, PROJECT, Hooks
 from oarlock.registry.entries import Entry, entries
 from oarlock.registry.failures import Failure, failure_of
+from oarlock.registry.methods import abstract_hint
 from oarlock.registry.versions import check_contract
 
-__all__ = ["Loaded", "forget", "get_adapter", "load", "names", "owners"]
+__all__ = ["Loaded", "forget", "get_adapter", "load", "names", "owners", "replaced"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,19 @@ def outcome_of(group: str, name: str) -> Loaded:
         return known
 
 
+@contextmanager
+def replaced(group: str, name: str, value: Any) -> Iterator[None]:
+    """Let ``value`` stand for the plugin ``name`` inside the block: for tests of what lies above it."""
+    before = outcome_of(group, name)
+    with _lock:
+        _loaded[group, name] = Loaded(before.entry, value)
+    try:
+        yield
+    finally:
+        with _lock:
+            _loaded[group, name] = before
+
+
 def _entries(group: str) -> dict[str, list[Entry]]:
     if group not in GROUPS:
         raise PluginError(f"no plugin group {group!r}; there are {', '.join(GROUPS)}")
@@ -132,8 +148,10 @@ def _load(entry: Entry) -> Loaded:
 def _failed(entry: Entry, error: BaseException) -> Loaded:
     failure = failure_of(error, _folder(entry))
     kind = GROUPS[entry.group].removeprefix(PROJECT + "_")
+    hint = abstract_hint(error, Adapter)
     refusal = PluginError(
-        f"{kind} {entry.name} ({entry.owner}) could not be loaded: {failure}. See: oarlock doctor {entry.name}"
+        f"{kind} {entry.name} ({entry.owner}) could not be loaded: {failure}. {f'Now {hint}. ' if hint else ''}"
+        f"See: oarlock doctor {entry.name}"
     )
     traceback.clear_frames(error.__traceback__)
     refusal.__cause__ = error
@@ -157,7 +175,10 @@ def _call_hook(entry: Entry, module: Any) -> Any:
     manager.register(module, entry.name)
     value = getattr(manager.hook, wanted)()
     if value is None:
-        raise PluginError(f"{entry.name} ({entry.owner}): {wanted} in {entry.value} returned None")
+        raise PluginError(
+            f"{entry.name} ({entry.owner}): the hook {wanted} in {entry.value} returned None; expected the "
+            f"plugin's object: return it"
+        )
     if wanted == "oarlock_adapter":
         check_contract(entry.name, entry.owner, value)
     return value
@@ -177,7 +198,10 @@ def _check_hooks(entry: Entry, module: Any, wanted: str) -> None:
     if wanted in present:
         return
     if callable(getattr(module, wanted, None)):
-        raise PluginError(f"{entry.name} ({entry.owner}): {wanted} in {entry.value} is not marked with @hookimpl")
+        raise PluginError(
+            f"{entry.name} ({entry.owner}): {wanted} in {entry.value} is not marked with @hookimpl; write it above the "
+            f"function: from oarlock.plugin import hookimpl"
+        )
     raise PluginError(
         f"{entry.name} ({entry.owner}): {entry.value} has no hook {wanted}; "
         f"define it and mark it with oarlock.plugin.hookimpl"

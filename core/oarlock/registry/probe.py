@@ -15,6 +15,7 @@ from typing import Any
 
 from oarlock.errors import OarlockError
 from oarlock.hal import Adapter, DeviceInfo
+from oarlock.registry.checks import check_devices
 from oarlock.registry.failures import Failure, failure_of
 from oarlock.registry.loading import outcome_of
 
@@ -37,7 +38,7 @@ def look(name: str) -> dict[str, Any]:
     adapter: Adapter = outcome.value
     answer: dict[str, Any] = {"stage": "devices", "version": adapter.version, "contract": list(adapter.contract)}
     try:
-        answer["devices"] = [_device(info) for info in adapter.devices()]
+        answer["devices"] = [_device(info) for info in check_devices(name, adapter.devices())]
     except KeyboardInterrupt:
         raise
     except BaseException as error:

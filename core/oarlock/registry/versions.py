@@ -7,6 +7,7 @@ from typing import Any
 
 from oarlock.errors import ContractVersionError, PluginError
 from oarlock.hal import CONTRACT, Adapter
+from oarlock.registry.methods import method_problems
 
 __all__ = ["CORE_VERSION", "check_contract", "contract_text"]
 
@@ -32,9 +33,15 @@ def check_contract(name: str, owner: str, value: Any) -> None:
 
     The number is compared before anything else is looked at, so an adapter of another contract gets this answer.
     """
-    no_adapter = f"{name} ({owner}): its hook returned {type(value).__name__}, which is no oarlock.hal.Adapter"
+    who = f"{name} ({owner})"
+    no_adapter = f"{who}: its hook oarlock_adapter returned {_given(value)}"
     declared = getattr(value, "contract", None)
     if not (isinstance(declared, tuple) and len(declared) == 2 and all(type(part) is int for part in declared)):
+        if isinstance(value, Adapter):
+            raise PluginError(
+                f"{who}: its contract is {declared!r}; expected the version that it was written for, (major, minor): "
+                f"write contract = {CONTRACT}"
+            )
         raise PluginError(no_adapter)
     both = f"{name} ({owner}) was written for contract {contract_text(declared)}; Oarlock {CORE_VERSION} speaks "
     both += contract_text(CONTRACT)
@@ -44,3 +51,17 @@ def check_contract(name: str, owner: str, value: Any) -> None:
         raise ContractVersionError(f"{both}: install a newer Oarlock, or an older {name}")
     if not isinstance(value, Adapter):
         raise PluginError(no_adapter)
+    for problem in method_problems(
+        value, [(Adapter, method) for method in ("devices", "open", "compile", "cache_key")]
+    ):
+        raise PluginError(f"{who}: the adapter's method {problem}")
+
+
+def _given(value: Any) -> str:
+    """What a hook returned in place of an adapter, and what it should return."""
+    if isinstance(value, type):
+        return f"the class {value.__name__}, which is no object: return {value.__name__}()"
+    return (
+        f"{type(value).__name__}, which is no oarlock.hal.Adapter; expected one: return an object of a class that "
+        f"derives from it"
+    )

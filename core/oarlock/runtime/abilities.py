@@ -4,28 +4,32 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import cast
+from typing import cast, get_args
 
 from oarlock.errors import DeviceError
 from oarlock.hal import (
     Addressable,
+    Collective,
+    Communication,
     Driver,
     ElapsedTime,
     Fill,
     HostCallbacks,
     MemoryInfo,
+    Operators,
     PeerCopy,
     Pinned,
     Plans,
     Reset,
     Streams,
 )
+from oarlock.registry.methods import method_problems
 
 __all__ = ["Abilities", "abilities_of"]
 
 _METHODS: dict[str, tuple[str, ...]] = {
     "address": ("address", "adopt"),
-    "communication": (),  # any subset; what is missing is composed
+    "communication": ("unique_id", "init_group", "abort_group", "destroy_group", "supports"),  # and any collectives
     "elapsed_time": ("elapsed",),
     "fill": ("fill",),
     "host_callbacks": ("call_host",),
@@ -40,11 +44,19 @@ _METHODS: dict[str, tuple[str, ...]] = {
 }
 
 
+_PROTOCOLS: dict[str, type] = {
+    "address": Addressable, "communication": Communication, "elapsed_time": ElapsedTime, "fill": Fill,
+    "host_callbacks": HostCallbacks, "host_memory": Addressable, "memory_info": MemoryInfo, "operators": Operators,
+    "peer_copy": PeerCopy, "pinned": Pinned, "plans": Plans, "reset": Reset, "streams": Streams,
+}  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class Abilities:
     """A driver seen through each optional protocol, or None where the device does not declare it."""
 
     address: Addressable | None = None
+    communication: Communication | None = None
     elapsed_time: ElapsedTime | None = None
     fill: Fill | None = None
     host_callbacks: HostCallbacks | None = None
@@ -65,9 +77,20 @@ def abilities_of(driver: Driver, capabilities: frozenset[str]) -> Abilities:
             raise DeviceError(f"the device declares an unknown capability {name}; {hint}")
         missing = [method for method in _METHODS[name] if not callable(getattr(driver, method, None))]
         if missing:
-            raise DeviceError(f"the device declares capability {name}, and its driver has no {', '.join(missing)}")
+            raise DeviceError(
+                f"the device declares capability {name}, and its driver has no {', '.join(missing)}; expected "
+                f"{', '.join(_METHODS[name])}: define them, or leave {name} out of DeviceInfo.capabilities"
+            )
+        wanted = [(_PROTOCOLS[name], method) for method in _METHODS[name] if hasattr(_PROTOCOLS[name], method)]
+        if name == "communication":
+            wanted += [(Communication, each) for each in get_args(Collective) if callable(getattr(driver, each, None))]
+        for problem in method_problems(driver, wanted):
+            raise DeviceError(f"capability {name}: the driver's method {problem}")
+    if "communication" in capabilities and not getattr(driver, "engine", ""):
+        raise DeviceError("the device declares capability communication, and its driver has no engine, a name")
     return Abilities(
         address=cast("Addressable", driver) if "address" in capabilities else None,
+        communication=cast("Communication", driver) if "communication" in capabilities else None,
         elapsed_time=cast("ElapsedTime", driver) if "elapsed_time" in capabilities else None,
         fill=cast("Fill", driver) if "fill" in capabilities else None,
         host_callbacks=cast("HostCallbacks", driver) if "host_callbacks" in capabilities else None,

@@ -113,7 +113,10 @@ def to_storage(array: np.ndarray[Any, Any], dtype: DType, storage: DType) -> np.
     values = np.ascontiguousarray(array, dtype=dtype.numpy).reshape(-1)
     if storage == dtype:
         return values
-    return values.view(storage.numpy) if storage.bits == dtype.bits else values.astype(storage.numpy)
+    if storage.bits == dtype.bits:
+        return values.view(storage.numpy)
+    with np.errstate(invalid="ignore"):  # signalling NaN become quiet
+        return values.astype(storage.numpy)
 
 
 def from_storage(held: np.ndarray[Any, Any], dtype: DType, storage: DType) -> np.ndarray[Any, Any]:
@@ -123,7 +126,10 @@ def from_storage(held: np.ndarray[Any, Any], dtype: DType, storage: DType) -> np
         return truth
     if storage == dtype:
         return held
-    return held.view(dtype.numpy) if storage.bits == dtype.bits else held.astype(dtype.numpy)
+    if storage.bits == dtype.bits:
+        return held.view(dtype.numpy)
+    with np.errstate(invalid="ignore"):
+        return held.astype(dtype.numpy)
 
 
 def _nearest(device: Device, dtype: DType) -> DType | None:

@@ -21,6 +21,7 @@ from oarlock.abi import Executable, KernelSignature
 from oarlock.config import config
 from oarlock.hal import CONTRACT
 from oarlock.registry.versions import CORE_VERSION
+from oarlock.runtime.checks import check_bytes
 
 if TYPE_CHECKING:
     from oarlock.runtime.device import Device
@@ -47,7 +48,7 @@ def cached_compile(device: Device, source: str, signatures: Sequence[KernelSigna
     key = cache_key(device, source, entries) if disk is not None else ""
     payload = disk.read(key) if disk is not None else None
     if payload is None:
-        payload = device.adapter.compile(device.target, source, entries)
+        payload = check_bytes(device.adapter.compile(device.target, source, entries))
         if disk is not None:
             disk.write(key, payload)
     return Executable(device.target, payload, tuple(signatures), source)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from oarlock.errors import BoundsError
+from oarlock.runtime.checks import check_nothing
 from oarlock.runtime.stream import check_stream, in_callback
 
 if TYPE_CHECKING:
@@ -190,7 +191,9 @@ def _submit_in(device: Device, lane: Lane, dst: Allocation, offset: int, data: m
     _let_callbacks_run(lane)
     with device.using("copy_in"):
         _note(lane, dst)
-        device.driver.copy_in(lane.handle, dst.handle, offset, data)
+        given: object = device.driver.copy_in(lane.handle, dst.handle, offset, data)
+        if given is not None:
+            check_nothing("copy_in", given)
         device.counts.bytes_in += len(data)
 
 
@@ -198,7 +201,9 @@ def _submit_out(device: Device, lane: Lane, data: memoryview, src: Allocation, o
     _let_callbacks_run(lane)
     with device.using("copy_out"):
         _note(lane, src)
-        device.driver.copy_out(lane.handle, data, src.handle, offset)
+        given: object = device.driver.copy_out(lane.handle, data, src.handle, offset)
+        if given is not None:
+            check_nothing("copy_out", given)
         device.counts.bytes_out += len(data)
         lane.defer(data.__len__)  # keeps the memory until the copy is known to have ended
 

@@ -21,11 +21,13 @@ from oarlock.hal import Adapter, CopyStep, DeviceInfo, Driver, LaunchStep
 from oarlock.runtime import copies, launches
 from oarlock.runtime.abilities import abilities_of
 from oarlock.runtime.cache import cached_compile
+from oarlock.runtime.checks import check_driver, check_handle, check_kind, check_nothing
 from oarlock.runtime.lane import Lane
 from oarlock.runtime.lifetimes import Dropped
 from oarlock.runtime.memory import Allocation, Buffer, split_offset
 from oarlock.runtime.pool import MemoryPool
 from oarlock.runtime.program import PreparedPlan, Program, prepare
+from oarlock.runtime.retired import Retired
 from oarlock.runtime.stream import Stream, check_stream, current_stream
 from oarlock.runtime.watchdog import Gate
 
@@ -114,6 +116,7 @@ class Device:
         self.target = info.target
         self.gate = Gate(name)
         self.driver: Driver = self.gate.call("open", adapter.open, index)
+        self.gate.call("open", check_driver, index, self.driver)
         try:
             self.can = self.gate.call("open", abilities_of, self.driver, info.capabilities)
         except DeviceError:
@@ -157,7 +160,7 @@ class Device:
         self.collect()
         if nbytes == 0:
             return Buffer(self, None, 0, label)
-        handle = self.gate.call("adopt", self.can.address.adopt, address, nbytes, owner)
+        handle = check_handle("adopt", self.gate.call("adopt", self.can.address.adopt, address, nbytes, owner))
         self.counts.adopted += 1
         return Buffer(self, Allocation(handle, nbytes, "foreign"), nbytes, label)
 
@@ -167,7 +170,10 @@ class Device:
             raise UnsupportedError(f"{self.name} has no page-locked host memory; use ordinary memory")
         if nbytes <= 0:
             raise BoundsError(f"{self.name}: cannot allocate {nbytes} bytes of page-locked memory")
-        return self.gate.call("allocate_pinned", self.can.pinned.allocate_pinned, nbytes)
+        with self.using("allocate_pinned"):
+            view = self.can.pinned.allocate_pinned(nbytes)
+            check_kind("allocate_pinned", view, memoryview, "a writable memoryview")
+            return view
 
     def copy_in(self, buffer: Buffer, offset: int, source: HostData, stream: Stream | None = None) -> None:
         """Copy host bytes to ``buffer`` at ``offset``, in stream order; ``source`` may be reused on return.
@@ -202,7 +208,10 @@ class Device:
         pool = self.pool
         if self.can.memory_info is None:
             return max(0, pool.limit - pool.in_use), pool.limit
-        free, total = self.gate.call("memory_info", self.can.memory_info.memory_info)
+        with self.using("memory_info"):
+            given = self.can.memory_info.memory_info()
+            check_kind("memory_info", given, tuple, "(free, total), two numbers of bytes")
+            free, total = given
         return min(free + pool.idle, total), total
 
     def trim(self) -> int:
@@ -233,7 +242,7 @@ class Device:
         for signature in executable.signatures:
             launches.check_signature(self, signature)
         with self.using("load"):
-            handle = self.driver.load(executable.payload, executable.signatures)
+            handle = check_handle("load", self.driver.load(executable.payload, executable.signatures))
             self.counts.programs += 1
         return Program(self, handle, executable)
 
@@ -265,7 +274,11 @@ class Device:
             lane.ticket = ticket = lane.ticket + 1
             bindings = launches.bind(self, signature, buffers, lane, ticket)
             program.use(lane, ticket)
-            self.driver.launch(lane.handle, program.handle, entry, grid, signature.block, bindings, scalars)
+            given: object = self.driver.launch(
+                lane.handle, program.handle, entry, grid, signature.block, bindings, scalars
+            )
+            if given is not None:
+                check_nothing("launch", given)
             self.counts.launches += 1
         except Exception as error:
             explained = gate.explain(f"launch of {entry}", error)
@@ -296,7 +309,7 @@ class Device:
             raise UnsupportedError(f"{self.name} has no streams to create; its work runs in order on the default one")
         self.collect()
         with self.using("create_stream"):
-            lane = Lane(self, self.can.streams.create_stream())
+            lane = Lane(self, check_handle("create_stream", self.can.streams.create_stream()))
             self.counts.streams += 1
             self.lanes[lane.id] = lane
         return Stream(self, lane)
@@ -415,11 +428,16 @@ class Device:
         while len(self._empty) <= wanted:
             capacity = -(-NULL_BYTES // self.unit) * self.unit
             with self.using("allocate"):
-                allocation = Allocation(self.driver.allocate(capacity), capacity, "device")
+                allocation = Allocation(check_handle("allocate", self.driver.allocate(capacity)), capacity, "device")
+                self._empty.append(allocation)
                 allocation.use(self.default_lane)
                 self.default_lane.ticket += 1
-                self.driver.copy_in(None, allocation.handle, 0, memoryview(bytes(capacity)))
-                self._empty.append(allocation)
+                try:
+                    self.driver.copy_in(None, allocation.handle, 0, memoryview(bytes(capacity)))
+                except BaseException:
+                    self.dropped.items.append(Retired("memory", self._empty.pop().handle, allocation.uses()))
+                    self.counts.adopted += 1  # which giving it back takes off again
+                    raise
         return self._empty[wanted]
 
     def failed(self, failure: OarlockError) -> None:
@@ -442,9 +460,11 @@ class Device:
     def _close_driver(self, lost: bool) -> None:
         """Close the driver, which this thread holds; errors count only on a device that was in order."""
         try:
-            if lost and self.can.reset is not None:
-                self.can.reset.reset()
-            self.driver.close()
+            try:
+                if lost and self.can.reset is not None:
+                    self.can.reset.reset()
+            finally:
+                self.driver.close()
         except Exception as error:
             if not lost:
                 raise self.gate.explain("close", error) from error

@@ -54,7 +54,8 @@ class KernelCache:
         device = self._device()
         assert device is not None
         functions: list[Operation] = [call.function for call in batch]
-        source = render(functions, device.target)
+        with device.gate.watched("rendering kernels"):
+            source = render(functions, device.target)
         return device.load(device.compile(source, [signature(call, device.target) for call in batch]))
 
 

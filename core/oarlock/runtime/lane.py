@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from oarlock.config import config
 from oarlock.errors import DeviceTimeoutError, OarlockError
 from oarlock.hal import Handle
+from oarlock.runtime.checks import check_nothing
 
 if TYPE_CHECKING:
     from oarlock.runtime.device import Device
@@ -94,7 +95,9 @@ class Lane:
         """Synchronise for at most ``timeout_s`` seconds. True: all work is done; a failure is kept."""
         ticket = self.ticket
         try:
-            self.device.driver.synchronize(self.handle, timeout_s)
+            given: object = self.device.driver.synchronize(self.handle, timeout_s)
+            if given is not None:
+                check_nothing("synchronize", given)
         except DeviceTimeoutError:
             return False
         except Exception as error:
@@ -128,8 +131,10 @@ class Lane:
         if streams is None or self.seen.get(other.id, 0) >= ticket:
             return
         event = streams.record(other.handle)
-        streams.wait(self.handle, event)
-        streams.destroy_event(event)
+        try:
+            streams.wait(self.handle, event)
+        finally:
+            streams.destroy_event(event)
         self.merge(other.clock())
 
     def destroy(self) -> None:
@@ -137,11 +142,13 @@ class Lane:
         streams = self.device.can.streams
         if self.closed or streams is None or self.handle is None:
             return
-        if self._marker is not None:
-            streams.destroy_event(self._marker[0])
-            self._marker = None
+        marker, self._marker = self._marker, None
         self.closed = True
-        streams.destroy_stream(self.handle)
+        try:
+            if marker is not None:
+                streams.destroy_event(marker[0])
+        finally:
+            streams.destroy_stream(self.handle)
 
     def _keep(self, error: Exception) -> None:
         """Keep the first failure; raise what spoils the device."""

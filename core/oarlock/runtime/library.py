@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 from oarlock.codegen.values import shape_of
+from oarlock.errors import DeviceError
 from oarlock.hal import OperatorCall, OperatorKernel, Operators
 from oarlock.ir import Operation
 from oarlock.ops import tensor
@@ -30,7 +31,13 @@ def claims_of(device: Device) -> Callable[[Operation], OperatorKernel | None]:
             dict(op.attributes),
         )
         with device.using("match"):
-            return operators.match(call, device.target)
+            found = operators.match(call, device.target)
+            if found is not None and not (callable(getattr(found, "run", None)) and callable(found.workspace)):
+                raise DeviceError(
+                    f"match of {call.name} returned a {type(found).__name__} without run and workspace; expected an "
+                    f"oarlock.hal.OperatorKernel, or None: see match in docs/contract.md"
+                )
+            return found
 
     return claim
 

@@ -60,50 +60,65 @@ class Dropped:
             self._end_all()
 
     def _end_all(self) -> None:
+        """Destroy every handle whose work has ended. Raises the first failure when all are through."""
         waiting, self._waiting = self._waiting, []
-        for position, retired in enumerate(waiting):
-            try:
-                if not self._end(retired):
+        failure: Exception | None = None
+        position = 0
+        try:
+            for position, retired in enumerate(waiting, 1):  # noqa: B007  (what an interruption leaves is kept)
+                ended = False
+                try:
+                    ended = self._has_ended(retired)
+                    if ended:
+                        self._destroy(retired)
+                except Exception as error:
+                    failure = failure or error
+                if not ended:
                     self._waiting.append(retired)
-            except BaseException:
-                self._waiting.extend(waiting[position + 1 :])
-                raise
+        finally:
+            self._waiting.extend(waiting[position:])
+        if failure is not None:
+            raise failure
 
     def clear(self) -> None:
         """Forget everything: the handles died with the device."""
         self.items.clear()
         self._waiting.clear()
 
-    def _end(self, item: Retired) -> bool:
-        """Destroy a handle if its work has ended. The driver is held."""
+    def _has_ended(self, item: Retired) -> bool:
+        """Whether all work that uses a handle has ended. The driver is held."""
+        if item.kind == "stream":
+            lane: Lane = item.handle
+            return lane.closed or lane.poll(0.0)
+        return all(lane.passed(ticket) for lane, ticket in item.uses.items())
+
+    def _destroy(self, item: Retired) -> None:
+        """Give a handle back; it counts as gone even when the driver fails. The driver is held."""
         device = self._device
         counts = device.counts
         if item.kind == "stream":
-            return self._end_stream(item.handle)
-        if not all(lane.passed(ticket) for lane, ticket in item.uses.items()):
-            return False
-        if item.kind == "event":
+            self._destroy_stream(item.handle)
+        elif item.kind == "event":
+            counts.events -= 1
             if device.can.streams is not None:
                 device.can.streams.destroy_event(item.handle)
-            counts.events -= 1
-            return True
-        device.driver.free(item.handle)
-        counts.programs -= item.kind == "program"
-        counts.plans -= item.kind == "plan"
-        counts.adopted -= item.kind == "memory"
-        return True
+        elif item.kind == "group":
+            if device.can.communication is not None:
+                device.can.communication.destroy_group(item.handle)
+        else:
+            counts.programs -= item.kind == "program"
+            counts.plans -= item.kind == "plan"
+            counts.adopted -= item.kind == "memory"
+            device.driver.free(item.handle)
 
-    def _end_stream(self, lane: Lane) -> bool:
+    def _destroy_stream(self, lane: Lane) -> None:
         """Destroy a stream that nobody holds any more; a failure of its last work is kept for the next wait."""
         if lane.closed:
-            return True
-        if not lane.poll(0.0):
-            return False
-        lane.destroy()
+            return
         device = self._device
         device.counts.streams -= 1
         del device.lanes[lane.id]
         for other in device.lanes.values():
             other.seen.pop(lane.id, None)
         self.orphan, lane.failure = self.orphan or lane.failure, None
-        return True
+        lane.destroy()

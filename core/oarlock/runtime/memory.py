@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from oarlock.errors import BoundsError, ClosedError, UnsupportedError
 from oarlock.hal import Binding, Handle
+from oarlock.runtime.checks import check_kind
 from oarlock.target import Limits
 
 if TYPE_CHECKING:
@@ -147,7 +148,11 @@ class Buffer:
         can = self.device.can.address
         if can is None:
             raise UnsupportedError(f"memory of {self.device.name} has no address that others can use; copy it out")
-        return self.device.gate.call("address", can.address, self.allocation.handle)
+        handle = self.allocation.handle
+        with self.device.using("address"):
+            place = can.address(handle)
+            check_kind("address", place, int, "an address, an int")
+            return place
 
     def check_range(self, offset: int, nbytes: int, what: str) -> None:
         """Raise BoundsError unless ``offset .. offset + nbytes`` lies inside."""

@@ -9,6 +9,7 @@ import threading
 from oarlock.config import config
 from oarlock.errors import DeviceTimeoutError
 from oarlock.registry import adapter_reports, get_adapter
+from oarlock.registry.checks import check_devices
 from oarlock.registry.choose import check_installed, device_missing, parse_device, stack_missing
 from oarlock.registry.failures import failure_of
 from oarlock.runtime import fork
@@ -66,7 +67,7 @@ def _new(full: str, adapter_name: str, index: int) -> Device:
     adapter = get_adapter(adapter_name)
     fork.touch(adapter_name)
     try:
-        infos = adapter.devices()
+        infos = check_devices(adapter_name, adapter.devices())
     except Exception as error:
         raise stack_missing(full, adapter_name, failure_of(error)) from error
     if index >= len(infos):

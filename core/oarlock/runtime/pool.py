@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from oarlock.config import config
 from oarlock.errors import OutOfMemoryError
+from oarlock.runtime.checks import check_handle
 from oarlock.runtime.copies import poison
 from oarlock.runtime.memory import Allocation, size_text
 
@@ -85,11 +86,13 @@ class MemoryPool:
         if self.live.pop(id(allocation), None) is None:
             return
         self.in_use -= allocation.capacity
-        if config.poison:
-            poison(self._device, allocation)
-        allocation.end_life()
-        self.idle += allocation.capacity
-        self._classes[allocation.capacity].append(allocation)
+        try:
+            if config.poison:
+                poison(self._device, allocation)
+        finally:
+            allocation.end_life()
+            self.idle += allocation.capacity
+            self._classes[allocation.capacity].append(allocation)
         most = self.limit // _IDLE_SHARE
         if self.idle > most:
             self.release(most // 2)
@@ -97,14 +100,22 @@ class MemoryPool:
     def release(self, keep: int = 0) -> int:
         """Give idle memory back to the driver, where its work has ended, until at most ``keep`` bytes are idle.
 
-        Returns the bytes given back.
+        Returns the bytes given back. Raises the first failure when all are through: what the driver could not free is
+        gone all the same.
         """
         released = 0
+        failure: Exception | None = None
         for size, blocks in list(self._classes.items()):
             kept = []
             for block in blocks:
-                if self.idle - released > keep and block.idle:
-                    self._device.driver.free(block.handle)
+                going = False
+                try:
+                    going = self.idle - released > keep and block.idle
+                    if going:
+                        self._device.driver.free(block.handle)
+                except Exception as error:
+                    failure = failure or error
+                if going:
                     released += block.capacity
                 else:
                     kept.append(block)
@@ -114,6 +125,8 @@ class MemoryPool:
                 del self._classes[size]
         self.idle -= released
         self._released += released
+        if failure is not None:
+            raise failure
         return released
 
     def exhausted(self, nbytes: int) -> OutOfMemoryError:
@@ -176,6 +189,6 @@ class MemoryPool:
         if self.budget is not None and self.in_use + self.idle + size > self.budget:
             return None
         try:
-            return Allocation(self._device.driver.allocate(size), size)
+            return Allocation(check_handle("allocate", self._device.driver.allocate(size)), size)
         except MemoryError:
             return None

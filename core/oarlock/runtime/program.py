@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from oarlock.abi import Executable, KernelSignature
 from oarlock.errors import BoundsError, UnsupportedError
 from oarlock.hal import CopyStep, Handle, LaunchStep
+from oarlock.runtime.checks import check_handle
 from oarlock.runtime.lane import Lane
 from oarlock.runtime.memory import Buffer
 from oarlock.runtime.retired import Retired
@@ -113,6 +114,6 @@ def prepare(device: Device, steps: Sequence[LaunchStep | CopyStep]) -> PreparedP
             slots = max(slots, step.dst + 1, step.src + 1)
             given.append(step)
     with device.using("prepare"):
-        handle = plans.prepare(given)
+        handle = check_handle("prepare", plans.prepare(given))
         device.counts.plans += 1
     return PreparedPlan(device, handle, list(dict.fromkeys(programs)), slots)

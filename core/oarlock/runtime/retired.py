@@ -18,6 +18,6 @@ __all__ = ["Retired"]
 class Retired:
     """A driver's handle whose owner is gone (for a stream: its Lane), and the work that must end before it goes."""
 
-    kind: Literal["event", "stream", "program", "plan", "memory"]
+    kind: Literal["event", "stream", "program", "plan", "memory", "group"]
     handle: Handle
     uses: Mapping[Lane, int] = field(default_factory=dict)

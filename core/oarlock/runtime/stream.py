@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from oarlock.config import config
 from oarlock.errors import ClosedError, DeviceError, UnsupportedError
 from oarlock.hal import Handle
+from oarlock.runtime.checks import check_handle, check_kind
 from oarlock.runtime.lane import Lane
 from oarlock.runtime.retired import Retired
 
@@ -99,7 +100,7 @@ class Stream:
         streams = device.can.streams
         with device.using("record"):
             device.dropped.collect_held()
-            handle = None if streams is None else streams.record(lane.handle)
+            handle = None if streams is None else check_handle("record", streams.record(lane.handle))
             device.counts.events += handle is not None
             return Event(lane, handle)
 
@@ -154,7 +155,11 @@ class Stream:
         with device.using("call_host"):
             lane.ticket += 1
             device.host_calls += 1
-            callbacks.call_host(lane.handle, run)
+            try:
+                callbacks.call_host(lane.handle, run)
+            except BaseException:
+                device.host_calls -= 1
+                raise
 
     def close(self) -> None:
         """Wait for its work and destroy it; again does nothing. The default stream closes with its device."""
@@ -199,6 +204,8 @@ class Event:
                 self._done = lane.completed >= self.ticket or lane.poll(0.0)
             else:
                 self._done = self.device.can.streams.query(self.handle)
+                if self._done is not True and self._done is not False:
+                    check_kind("query", self._done, bool, "True or False")
             if self._done:
                 lane.completed = max(lane.completed, self.ticket)
         return self._done
@@ -234,7 +241,10 @@ class Event:
             raise DeviceError(f"events of {self.device.name} and {end.device.name} have no common clock")
         self.synchronize()
         end.synchronize()
-        return self.device.gate.call("elapsed", timer.elapsed, self.handle, end.handle)
+        with self.device.using("elapsed"):
+            seconds = timer.elapsed(self.handle, end.handle)
+            check_kind("elapsed", seconds, (float, int), "seconds, a float")
+            return float(seconds)
 
     def __del__(self) -> None:
         if self.handle is not None:

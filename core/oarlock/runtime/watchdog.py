@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
+import traceback
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 from oarlock.config import config
@@ -19,11 +21,13 @@ from oarlock.errors import (
     OarlockError,
     OutOfMemoryError,
 )
+from oarlock.runtime.checks import hint_for
 
 __all__ = ["Gate", "all_gates"]
 
 T = TypeVar("T")
 
+_CORE = str(Path(__file__).parent.parent)
 _gates: weakref.WeakSet[Gate] = weakref.WeakSet()
 _watching = threading.Lock()
 _monitor: threading.Thread | None = None
@@ -128,7 +132,8 @@ class Gate:
         if isinstance(error, MemoryError) and not isinstance(error, OutOfMemoryError):
             return OutOfMemoryError(f"{self.device}: {what}: {error or 'out of memory'}")
         if not isinstance(error, OarlockError):
-            return DeviceError(f"{self.device}: {what} failed: {type(error).__name__}: {error}")
+            text = f"{self.device}: {what} failed: {type(error).__name__}: {error}"
+            return DeviceError(f"{text}{_raised_from(error)}; {hint_for(error)}")
         text = str(error)
         if not text.startswith(self.device):
             error.args = (f"{self.device}: {text}", *error.args[1:])
@@ -183,6 +188,13 @@ class Gate:
                 self.check()
         finally:
             self.waiters -= 1
+
+
+def _raised_from(error: Exception) -> str:
+    """``, raised from FILE:LINE``: the innermost place that is no part of the core."""
+    frames = traceback.extract_tb(error.__traceback__)
+    outside = [frame for frame in frames if not frame.filename.startswith(_CORE)]
+    return f", raised from {outside[-1].filename}:{outside[-1].lineno}" if outside else ""
 
 
 def _start_monitor() -> None:

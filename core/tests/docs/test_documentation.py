@@ -87,7 +87,8 @@ def test_links_lead_somewhere(page):
         assert linked.exists(), f"{name_of(page)}: {target}"
         if anchor:
             titles = re.findall(r"^#+ (.*)$", linked.read_text(encoding="utf-8"), re.MULTILINE)
-            assert anchor in [title.lower().replace(" ", "-") for title in titles], f"{name_of(page)}: {target}"
+            anchors = [re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles]
+            assert anchor in anchors, f"{name_of(page)}: {target}"
 
 
 @pytest.mark.parametrize("script", ["make_walk.py", "make_contract.py"])
@@ -101,7 +102,7 @@ def test_made_page_is_up_to_date(script):
 def test_index_lists_every_page():
     index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     listed = {(ROOT / "docs" / target.split("#")[0]).resolve() for target in re.findall(r"\]\(([^)#]+)\)", index)}
-    there = {page for page in (ROOT / "docs").rglob("*.md") if page.name != "index.md"}
+    there = {page for page in (ROOT / "docs").rglob("*.md") if page.parent.name != "docs" or page.name != "index.md"}
     assert there == listed
 
 
@@ -122,8 +123,8 @@ def test_settings_are_those_there_are():
     assert told == {field.name.upper() for field in fields(Config)}
 
 
-def test_adapter_page_names_the_contract():
-    text = (ROOT / "docs/guide/adapter.md").read_text(encoding="utf-8")
+def test_vendors_page_names_the_contract():
+    text = (ROOT / "docs/vendors/index.md").read_text(encoding="utf-8")
     twelve = Adapter.__abstractmethods__ | Driver.__abstractmethods__
     table = text.split("## The twelve methods")[1].split("\n\n")[1]
     assert len(twelve) == 12

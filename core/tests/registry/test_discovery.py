@@ -179,7 +179,7 @@ def test_adapters_that_load_are_given(loaded, name):
         ("newer_minor", "ContractVersionError", ["contract 1.9", "speaks 1.0", "newer Oarlock"]),
         ("newer_major", "ContractVersionError", ["contract 2.1", "speaks 1.0", "newer Oarlock"]),
         ("older_major", "ContractVersionError", ["contract 0.7", "speaks 1.0", "newer older_major"]),
-        ("odd_contract", "PluginError", ["Npu, which is no oarlock.hal.Adapter"]),
+        ("odd_contract", "PluginError", ["its contract is 'one'", "contract = (1, 0)"]),
         ("misspelt_hook", "PluginError", ["unknown hook oarlock_adaptor; did you mean oarlock_adapter?"]),
         ("unmarked_hook", "PluginError", ["oarlock_adapter", "not marked with @hookimpl"]),
         ("no_hook", "PluginError", ["oarlock_no_hook has no hook oarlock_adapter"]),

@@ -5,43 +5,55 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from oarlock import dtypes
 from oarlock.dtypes import DType
 from oarlock.errors import OarlockError, UnsupportedError
-from oarlock.ops import tensor
+from oarlock.ops import Sample, tensor
 from oarlock.ops.tolerance import check
 from oarlock.runtime import Device, from_numpy, open_device
 from oarlock.runtime.execute import plan_for
 from oarlock_conformance.case import Case, Failure, Options, Outcome, State
 from oarlock_conformance.cases import Report
-from oarlock_conformance.cases.operators import programs
+from oarlock_conformance.cases.operators import fused, fuzzing, named, named_numerics, named_repeats, named_views
 from oarlock_conformance.cases.operators.build import Built, mix, mixes, side_by_side
 from oarlock_conformance.cases.operators.calls import Call, Unit, all_units, units
 from oarlock_conformance.cases.operators.device_run import run_twice
-from oarlock_conformance.cases.operators.numerics import ulp_error
+from oarlock_conformance.cases.operators.numerics import ulp_error, worse
+from oarlock_conformance.cases.operators.views import View
 
 __all__ = ["plan", "run"]
+
+Array = npt.NDArray[Any]
+
+del named_numerics, named_repeats, named_views  # they register named cases
 
 _SHARE = 70
 """Units of one group: a process's worth of work."""
 _TOGETHER = 12
 """Calls of one program."""
+_SAMPLES = 48
+"""Samples of one program, at most where its calls have several: one wait must not take minutes."""
 
 
 def plan(device: Device, options: Options) -> list[Case]:
     """Every case of the level. Those of dtypes that the device does not store are unsupported, and one asks that
     they are refused."""
     cases: list[Case] = []
+    stores_all = all(device.target.stores(dtype) for dtype in dtypes.ALL)
     for unit, group in _grouped(options):
         absent = None if device.target.stores(unit.dtype) else unit.dtype
         for call in unit.calls(options):
-            cases.append(Case(call.id, "operators", group, unit.record.summary, _reason(device, call)))
+            reason = "" if stores_all else _reason(device, call)
+            cases.append(Case(call.id, "operators", group, unit.record.summary, reason))
         if absent is not None:
             text = f"a device that does not store {absent} refuses it with UnsupportedError, and computes nothing else"
             cases.append(Case(f"{unit.id}/refused", "operators", "refused", text))
-    return [*cases, *programs.plan(device, options)]
+    return [*cases, *named.plan(device, options), *fused.plan(device, options), *fuzzing.plan(device, options)]
 
 
 def _grouped(options: Options) -> Iterator[tuple[Unit, str]]:
@@ -71,9 +83,10 @@ def run(device: str, cases: Sequence[str], options: Options, isolate: bool, repo
     """Run cases of this level by id."""
     opened = open_device(device)
     wanted = set(cases)
-    plain = [case for case in cases if not programs.mine(case)]
+    plain = [case for case in cases if not _other(case)]
     refused = [case for case in plain if case.endswith("/refused")]
     calls = [call for unit in units(plain).values() for call in unit.calls(options) if call.id in wanted]
+    calls = [_without_payloads(opened, call) if call.record.name == "bitcast" else call for call in calls]
     for batch in _batches(calls, isolate):
         report.start(*(call.id for call in batch))
         for outcome in _run_batch(opened, batch):
@@ -82,10 +95,35 @@ def run(device: str, cases: Sequence[str], options: Options, isolate: bool, repo
         identity = f"{unit.id}/refused"
         report.start(identity)
         report.end(_refused(opened, unit, identity, options))
-    for case in cases:
-        if programs.mine(case):
-            report.start(case)
-            report.end(programs.run(opened, case, options))
+    for case in filter(_other, cases):
+        report.start(case)
+        if fuzzing.mine(case):
+            report.end(fuzzing.run(opened, case, options, report.beat))
+        else:
+            report.end((fused if fused.mine(case) else named).run(opened, case, options))
+
+
+def _without_payloads(device: Device, call: Call) -> Call:
+    """``call``, a bitcast, with one NaN in place of all, where floats are stored as another type: a NaN's other bits
+    do not survive the conversion."""
+    kinds = [kind for kind in call.dtypes() if kind.is_float]
+    if all(device.target.storage_of(kind).bits == kind.bits for kind in kinds if device.target.stores(kind)):
+        return call
+    samples = []
+    for sample in call.samples:
+        (x,) = sample.operands
+        for kind in kinds:
+            floats = x.view(kind.numpy).copy()
+            with np.errstate(invalid="ignore"):  # signalling ones
+                floats[np.isnan(floats)] = np.nan
+            x = floats.view(x.dtype)
+        samples.append(replace(sample, operands=(x,)))
+    return replace(call, samples=tuple(samples))
+
+
+def _other(case: str) -> bool:
+    """Whether a case is no plain call of a record."""
+    return fused.mine(case) or fuzzing.mine(case) or case in named.NAMED
 
 
 def _batches(calls: Sequence[Call], isolate: bool) -> Iterator[list[Call]]:
@@ -94,9 +132,14 @@ def _batches(calls: Sequence[Call], isolate: bool) -> Iterator[list[Call]]:
         yield from ([call] for call in calls)
         return
     yield from mixes([call for call in calls if call.mixed])
-    rest = [call for call in calls if not call.mixed]
-    for start in range(0, len(rest), _TOGETHER):
-        yield rest[start : start + _TOGETHER]
+    batch: list[Call] = []
+    for call in (call for call in calls if not call.mixed):
+        batch.append(call)
+        if len(batch) == _TOGETHER or sum(len(each.samples) for each in batch) >= _SAMPLES:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
 
 
 def _built(batch: Sequence[Call]) -> Built:
@@ -114,31 +157,42 @@ def _run_batch(device: Device, batch: Sequence[Call]) -> list[Outcome]:
             return [outcome for call in batch for outcome in _run_batch(device, [call])]
         return [_broken(batch[0], error, time.perf_counter() - start)]
     share = (time.perf_counter() - start) / len(batch)
-    return [_judged(device, call, found, share) for call, found in zip(batch, results, strict=True)]
+    return [_judged(device, call, built.view, found, share) for call, found in zip(batch, results, strict=True)]
 
 
 def _broken(call: Call, error: Exception, seconds: float) -> Outcome:
+    what = _described(call, call.sample)
     if isinstance(error, Failure):
-        return Outcome(call.id, "failed", seconds, "value", f"{_described(call)}: {error}")
-    return Outcome(call.id, "failed", seconds, "exception", f"{_described(call)}: {type(error).__name__}: {error}")
+        return Outcome(call.id, "failed", seconds, "value", f"{what}: {error}")
+    return Outcome(call.id, "failed", seconds, "exception", f"{what}: {type(error).__name__}: {error}")
 
 
-def _judged(device: Device, call: Call, found: Sequence[np.ndarray], seconds: float) -> Outcome:
-    sample = call.sample
+def _judged(device: Device, call: Call, view: View, results: Sequence[Sequence[Array]], seconds: float) -> Outcome:
+    """The outcome of a call, whose ``results`` are a list per sample."""
     flush = any(dtype.name in device.target.flush_to_zero for dtype in call.dtypes())
+    figures = None
+    wrong = ""
     with np.errstate(all="ignore"):  # NaN and overflow are among the values on purpose
-        wrong = check(call.record, sample.operands, sample.attributes, found, flush=flush)
-        figures = ulp_error(call.record, sample.operands, sample.attributes, found)
-    details = {} if figures is None else {"ulp": figures}
+        for sample, found in zip(call.samples, results, strict=True):
+            said = check(call.record, sample.operands, sample.attributes, found, flush=flush)
+            if said and not wrong:
+                wrong = f"{_described(call, sample)}{'' if view == 'plain' else f', operands {view}'}: {said}"
+            else:
+                figures = worse(figures, ulp_error(call.record, sample.operands, sample.attributes, found))
+    details: dict[str, Any] = {}
+    if figures is not None:
+        details = {"worst_at": figures.pop("at"), "ulp": figures}
+    if len(call.samples) > 1:
+        details["calls"] = len(call.samples)
     if wrong:
-        return Outcome(call.id, "failed", seconds, "value", f"{_described(call)}: {wrong}", details)
+        return Outcome(call.id, "failed", seconds, "value", wrong, details)
     return Outcome(call.id, "passed", seconds, details=details)
 
 
-def _described(call: Call) -> str:
-    """The call as a person writes it, in brief."""
-    operands = ", ".join(str(kind) for kind in call.types)
-    attributes = ", ".join(f"{key}={value!r}"[:60] for key, value in call.sample.attributes.items())
+def _described(call: Call, sample: Sample) -> str:
+    """A call as a person writes it, in brief."""
+    operands = ", ".join(str(kind) for kind in call.types(sample))
+    attributes = ", ".join(f"{key}={value!r}"[:60] for key, value in sample.attributes.items())
     return f"{call.record.name}({', '.join(part for part in (operands, attributes) if part)})"
 
 
@@ -163,6 +217,7 @@ def _accepted_program(device: Device, unit: Unit, options: Options) -> str:
     made: it cannot be run, for its operands cannot exist."""
     calls = unit.calls(options) or unit.calls(replace(options, quick=False))
     call = max(calls, key=lambda call: sum(x.size for x in call.sample.operands))
+    what = _described(call, call.sample)
     try:
         plan = plan_for(side_by_side([call]).function, device)
         if not call.sample.operands:
@@ -171,7 +226,7 @@ def _accepted_program(device: Device, unit: Unit, options: Options) -> str:
             return ""
     except UnsupportedError as error:
         named = any(dtype.name in str(error) for dtype in call.dtypes() if not device.target.stores(dtype))
-        return "" if named else f"{_described(call)}: the UnsupportedError names no dtype that is not stored: {error}"
+        return "" if named else f"{what}: the UnsupportedError names no dtype that is not stored: {error}"
     except OarlockError as error:
-        return f"{_described(call)}: expected UnsupportedError, got {type(error).__name__}: {error}"
-    return f"{_described(call)} was accepted, although the device does not store {unit.dtype}"
+        return f"{what}: expected UnsupportedError, got {type(error).__name__}: {error}"
+    return f"{what} was accepted, although the device does not store {unit.dtype}"

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from oarlock import dtypes
 from oarlock.dtypes import DType
@@ -16,38 +14,43 @@ from oarlock.errors import ShapeError
 from oarlock.ir import ScalarType, TensorType
 from oarlock.ops import RECORDS, Record, Sample
 from oarlock_conformance.case import Options
+from oarlock_conformance.cases.operators import classes
+from oarlock_conformance.cases.operators.views import VIEWS, View
 
-__all__ = ["Call", "Unit", "all_units", "units"]
+__all__ = ["Call", "Unit", "all_units", "main_dtype", "units"]
 
-SIZES = (0, 1, 2, 3, 7, 63, 64, 65, 127, 129, 255, 256, 257, 1023, 1024, 1025, 4099)
-"""Lengths around every vector, block and bucket size."""
-_DENSE = {True: 512, False: 1 << 16}
 _MAIN = 3
 """Samples of a record for its main dtype in the quick setting; other dtypes get one, a different one each."""
 _ONE_IN = 4
 """In the quick setting one element-wise record in so many is also called with broadcast operands, as one kernel."""
 
-Array = npt.NDArray[Any]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """One call of a record. ``mixed``: it may share a kernel with calls of other records (see ``mix``)."""
+    """One case: calls of a record, one for each of ``samples``, whose operands are read through ``view``.
+
+    ``mixed``: it may share a kernel with calls of other records (see ``mix``), which chooses the view where it is None.
+    """
 
     id: str
     record: Record
-    sample: Sample
+    samples: tuple[Sample, ...]
+    view: View | None = "plain"
     mixed: bool = False
 
     @property
-    def types(self) -> list[TensorType | ScalarType]:
-        """The types of its operands."""
-        kinds = [(dtypes.from_numpy(x.dtype), x.shape) for x in self.sample.operands]
+    def sample(self) -> Sample:
+        """The first of its calls."""
+        return self.samples[0]
+
+    def types(self, sample: Sample) -> list[TensorType | ScalarType]:
+        """The types of the operands of one of its calls."""
+        kinds = [(dtypes.from_numpy(x.dtype), x.shape) for x in sample.operands]
         return [ScalarType(dtype) if self.record.scalars else TensorType(dtype, shape) for dtype, shape in kinds]
 
     def dtypes(self) -> set[DType]:
         """The dtypes of operands and results."""
-        results = self.record.infer_types(self.types, self.sample.attributes)
+        results = self.record.infer_types(self.types(self.sample), self.sample.attributes)
         return {dtypes.from_numpy(x.dtype) for x in self.sample.operands} | {result.dtype for result in results}
 
 
@@ -62,26 +65,29 @@ class Unit:
     def id(self) -> str:
         return f"{self.record.name}/{self.dtype}"
 
-    def calls(self, options: Options) -> list[Call]:
-        """Its calls, with ids ``add/float32/7``."""
+    def samples(self, options: Options) -> list[Sample]:
+        """The record's own samples."""
         random = np.random.default_rng([options.seed, zlib.crc32(self.id.encode())])
         assert self.record.samples is not None
-        samples = list(self.record.samples(self.dtype, random))
-        if self._takes_flat(samples[0]):
-            calls = [
-                *_values(self, samples, options),
-                *_numbered(self, samples, self._chosen(len(samples), options, True)),
-            ]
-            return calls if options.quick else [*calls, *_sized(self, samples)]
-        calls = _numbered(self, samples, self._chosen(len(samples), options, False))
-        return calls if options.quick else [*calls, *_reductions(self, samples)]
+        return list(self.record.samples(self.dtype, random))
+
+    def calls(self, options: Options) -> list[Call]:
+        """Its calls, with ids such as ``add/float32/7`` or ``add/float32/strided``."""
+        samples = self.samples(options)
+        flat = self._takes_flat(samples[0])
+        calls = self._values(samples, options) if flat else []
+        calls += [
+            Call(f"{self.id}/{number}", self.record, (samples[number],))
+            for number in self._chosen(len(samples), options, flat)
+        ]
+        if not options.quick:
+            calls += self._views(samples, flat)
+        return calls + self._shapes(samples, flat, options)
 
     @property
     def is_flat(self) -> bool:
         """Whether it is element-wise on operands of any equal shapes, so that calls of it can be joined."""
-        random = np.random.default_rng(0)
-        assert self.record.samples is not None
-        return self._takes_flat(self.record.samples(self.dtype, random)[0])
+        return self._takes_flat(self.samples(Options())[0])
 
     def _takes_flat(self, sample: Sample) -> bool:
         if not self.record.is_elementwise or self.record.scalars or not sample.operands:
@@ -94,6 +100,37 @@ class Unit:
             return False
         return True
 
+    def _values(self, samples: Sequence[Sample], options: Options) -> list[Call]:
+        """Long calls per choice of attributes: special values, then many or all bit patterns."""
+        found = []
+        for suffix, each in classes.value_classes(self.record, self.dtype, samples, options):
+            view: View | None = None if options.quick else "plain"
+            found.append(Call(f"{self.id}/{suffix}", self.record, (each,), view, mixed=options.quick))
+        return found
+
+    def _views(self, samples: Sequence[Sample], flat: bool) -> list[Call]:
+        """A call on operands that lie in memory in other ways. Those of element-wise records share kernels."""
+        sample = classes.flat_sample(samples) if flat else classes.medium_sample(samples)
+        if sample is None or self.record.scalars:
+            return []
+        views = [view for view in VIEWS if view != "plain" and (flat or view != "broadcast")]
+        return [
+            Call(f"{self.id}/{view}", self.record, (classes.for_view(sample, view),), view, mixed=flat)
+            for view in views
+        ]
+
+    def _shapes(self, samples: Sequence[Sample], flat: bool, options: Options) -> list[Call]:
+        """Calls of many sizes, as one case each: the sizes share kernels."""
+        if flat:
+            found = {} if options.quick else {"sizes": classes.sizes(self.record, samples)}
+        else:
+            found = classes.lines(self.record, self.dtype, samples, options, self.dtype == main_dtype(self.record))
+        calls = [Call(f"{self.id}/{name}", self.record, tuple(each)) for name, each in found.items() if each]
+        bare = classes.defaults(self.record, samples)
+        if bare is not None and (not options.quick or self.dtype == main_dtype(self.record)):
+            calls.append(Call(f"{self.id}/defaults", self.record, (bare,)))
+        return calls
+
     def _chosen(self, count: int, options: Options, flat: bool) -> Sequence[int]:
         """Numbers of the samples to call: all; in the quick setting a few that differ from dtype to dtype.
 
@@ -103,7 +140,7 @@ class Unit:
         if not options.quick:
             return range(count)
         turn = zlib.crc32(self.record.name.encode())
-        main = dtypes.float32 if dtypes.float32 in self.record.dtypes else self.record.dtypes[0]
+        main = main_dtype(self.record)
         others = [dtype for dtype in self.record.dtypes if dtype != main]
         if flat:
             wanted = int(self.dtype == main and turn % _ONE_IN == 0)
@@ -115,6 +152,11 @@ class Unit:
         step = max(1, count // max(1, wanted))
         start = (self.record.dtypes.index(self.dtype) * 3 + turn) % count
         return sorted({(start + k * step) % count for k in range(wanted)})
+
+
+def main_dtype(record: Record) -> DType:
+    """The dtype that a record meets most often in the quick setting."""
+    return dtypes.float32 if dtypes.float32 in record.dtypes else record.dtypes[0]
 
 
 def all_units() -> list[Unit]:
@@ -129,61 +171,3 @@ def units(identities: Sequence[str]) -> dict[str, Unit]:
         name, dtype, _ = identity.split("/", 2)
         found.setdefault(f"{name}/{dtype}", Unit(RECORDS[name], dtypes.by_name(dtype)))
     return found
-
-
-def _numbered(unit: Unit, samples: Sequence[Sample], chosen: Sequence[int]) -> list[Call]:
-    return [Call(f"{unit.id}/{number}", unit.record, samples[number]) for number in chosen]
-
-
-def _values(unit: Unit, samples: Sequence[Sample], options: Options) -> Iterator[Call]:
-    """One long call per choice of attributes: the values of all samples and, for floats, a dense set of patterns."""
-    by_attributes: dict[str, list[Sample]] = {}
-    for each in samples:
-        by_attributes.setdefault(repr(sorted(each.attributes.items(), key=lambda item: item[0])), []).append(each)
-    for number, members in enumerate(by_attributes.values()):
-        columns = [np.concatenate(column) for column in _pools(members)]
-        if len(columns) == 1 and unit.dtype.is_float and unit.record.name not in ("convert", "bitcast"):
-            columns = [np.concatenate([columns[0], _dense(unit.dtype, options)])]
-        suffix = "values" if len(by_attributes) == 1 else f"values.{number}"
-        yield Call(f"{unit.id}/{suffix}", unit.record, Sample(tuple(columns), members[0].attributes), options.quick)
-
-
-def _pools(samples: Sequence[Sample]) -> list[list[Array]]:
-    """The operands of element-wise samples, broadcast against each other and flattened: one list per operand."""
-    rows = [[x.reshape(-1) for x in np.broadcast_arrays(*each.operands)] for each in samples]
-    return [list(column) for column in zip(*rows, strict=True)]
-
-
-def _dense(dtype: DType, options: Options) -> Array:
-    """Bit patterns spread evenly over all that the dtype has."""
-    count = min(_DENSE[options.quick], 1 << dtype.bits)
-    step = (1 << dtype.bits) // count
-    kind = np.dtype(f"uint{dtype.bits}")
-    return (np.arange(count, dtype=np.uint64) * np.uint64(step) + np.uint64(step // 3)).astype(kind).view(dtype.numpy)
-
-
-def _sized(unit: Unit, samples: Sequence[Sample]) -> Iterator[Call]:
-    """Element-wise calls of each length, with values of the record's own samples."""
-    same = [each for each in samples if each.attributes == samples[0].attributes]
-    columns = [np.concatenate(column) for column in _pools(same)]
-    for size in SIZES:
-        operands = tuple(np.resize(column, size) for column in columns)
-        yield Call(f"{unit.id}/size-{size}", unit.record, Sample(operands, samples[0].attributes))
-
-
-def _reductions(unit: Unit, samples: Sequence[Sample]) -> Iterator[Call]:
-    """Reductions of each length: alone, of rows, and of columns."""
-    if unit.record.family != "reduce" or len(samples[0].operands) != 1:
-        return
-    values = max((each.operands[0].reshape(-1) for each in samples), key=len)
-    for size in SIZES:
-        for shape, axis in (((size,), 0), ((3, size), 1), ((size, 5), 0)):
-            attributes = {**samples[0].attributes}
-            if "axes" in attributes:
-                attributes["axes"] = (axis,)
-            elif "axis" in attributes:
-                attributes["axis"] = axis
-            if size == 0 and "dtype" in attributes:
-                continue  # the position of an extreme needs at least one element
-            x = np.resize(values, shape)
-            yield Call(f"{unit.id}/size-{'x'.join(map(str, shape))}", unit.record, Sample((x,), attributes))

@@ -1,7 +1,7 @@
 """Runs a program on a device twice: on separate operands, then at odd offsets of one buffer, on poisoned memory.
 
 Both runs must give the same bits. The operands' buffer must be unchanged, guards included, and nothing may be written
-behind a result.
+behind a result (which shows where freed memory is overwritten: ``config.poison``).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oarlock import dtypes
+from oarlock.config import config
 from oarlock.ir import Operation
 from oarlock.runtime import Device, DeviceArray, from_numpy, to_numpy
 from oarlock.runtime.array import to_storage
@@ -51,7 +52,7 @@ def run_twice(device: Device, function: Operation, operands: Sequence[Array], sc
     packed.check()
     for number, result in enumerate(results):
         alone = result.nbytes and not packed.holds(result)  # a result may be an operand as it is
-        if alone and any(result.buffer.allocation is known for known in recycled):
+        if config.poison and alone and any(result.buffer.allocation is known for known in recycled):
             _check_behind(device, number, result.buffer.allocation, result.nbytes)
     return second
 

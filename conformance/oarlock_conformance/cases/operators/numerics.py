@@ -13,19 +13,21 @@ from oarlock.ops.bounds import spacing
 from oarlock.ops.record import Attributes, Record
 from oarlock.ops.tolerance import allowed, exact
 
-__all__ = ["ulp_error"]
+__all__ = ["ulp_error", "worse"]
 
 Array = npt.NDArray[Any]
 
 
 def ulp_error(
     record: Record, operands: Sequence[Array], attributes: Attributes, actual: Sequence[Array]
-) -> dict[str, float] | None:
-    """The element that used most of what is allowed: ``{"ulp": its error, "allowed": in ulp, "used": the share}``.
+) -> dict[str, Any] | None:
+    """How exact the results of a call are; None where nothing is a finite float with a tolerance.
 
-    None where nothing is a finite float with a tolerance. Called with floating-point warnings off.
+    ``ulp``, ``allowed`` (in ulp) and ``used`` (the share) belong to the element that used most of what is allowed;
+    ``max`` is the largest error in ulp of any element and ``at`` where that is: the operands there, or its place.
+    Called with floating-point warnings off.
     """
-    worst: dict[str, float] | None = None
+    worst: dict[str, Any] | None = None
     expected = exact(record, operands, attributes)
     for number, (found, wanted) in enumerate(zip(actual, expected, strict=True)):
         dtype = dtypes.from_numpy(found.dtype)
@@ -40,10 +42,29 @@ def ulp_error(
         error = np.where(usable, np.abs(got - wide), 0.0)
         used = np.where(usable, error / np.where(bound > 0, bound, 1.0), 0.0)
         at = np.unravel_index(int(np.argmax(used)), used.shape)
-        if worst is None or used[at] > worst["used"]:
-            worst = {
-                "ulp": float(error[at] / unit[at]),
-                "allowed": float(bound[at] / unit[at]),
-                "used": float(used[at]),
-            }
+        ulps = error / unit
+        top = np.unravel_index(int(np.argmax(ulps)), ulps.shape)
+        figures = {
+            "ulp": float(ulps[at]),
+            "allowed": float(bound[at] / unit[at]),
+            "used": float(used[at]),
+            "max": float(ulps[top]),
+            "at": _place(operands, found.shape, tuple(int(i) for i in top)),
+        }
+        worst = worse(worst, figures)
     return worst
+
+
+def worse(one: dict[str, Any] | None, other: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The figures of two calls together: of the one that used more, with the largest error of both."""
+    if one is None or other is None:
+        return other if one is None else one
+    used, top = (max((one, other), key=lambda figures: figures[key]) for key in ("used", "max"))
+    return {**used, "max": top["max"], "at": top["at"]}
+
+
+def _place(operands: Sequence[Array], shape: tuple[int, ...], at: tuple[int, ...]) -> str:
+    """``(1.5, -0.0)`` where the operands have the result's shape, else ``[3, 7]``."""
+    if operands and all(x.shape == shape for x in operands):
+        return f"({', '.join(repr(x[at].item()) for x in operands)})"
+    return str(list(at))

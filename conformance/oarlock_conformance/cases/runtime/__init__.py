@@ -11,7 +11,8 @@ import numpy as np
 
 from oarlock.errors import OarlockError
 from oarlock.runtime import Device, Stats
-from oarlock_conformance.bench import Bench
+from oarlock_conformance.advice import advice
+from oarlock_conformance.bench import Bench, peer_of
 from oarlock_conformance.case import Case, Failure, Options, Outcome
 from oarlock_conformance.cases import Report
 from oarlock_conformance.registry import RUNTIME
@@ -22,15 +23,26 @@ _PATIENCE = 50
 """How often it is looked whether what a case dropped was given back, with 10 ms in between."""
 _MODULES = (
     "discovery",
+    "sweep",
+    "claims",
+    "capabilities",
     "memory",
     "copies",
     "launches",
     "programs",
     "streams",
+    "timing",
+    "ordering",
     "plans",
+    "stale",
     "failures",
     "threads",
+    "devices",
+    "cache",
     "lifetime",
+    "endings",
+    "neighbours",
+    "modes",
 )
 for _name in _MODULES:
     importlib.import_module(f"{__name__}.{_name}")
@@ -38,9 +50,14 @@ for _name in _MODULES:
 
 _PROPERTIES: dict[str, tuple[Callable[[Device], bool], str]] = {
     "threads": (lambda device: device.target.has_threads, "the target's blocks have no threads"),
+    "scope stream": (lambda device: device.info.failure_scope == "stream", "failure_scope is device"),
+    "peer": (lambda device: peer_of(device) >= 0, "no other device of the adapter declares peer_copy"),
     "two_devices": (lambda device: len(device.adapter.devices()) > 1, "the adapter has one device"),
 }
 """What a case may need besides capabilities, and what is said where it is absent."""
+
+
+_COMPUTES = "computes "
 
 
 def plan(device: Device, options: Options) -> list[Case]:
@@ -50,18 +67,31 @@ def plan(device: Device, options: Options) -> list[Case]:
 
 def _absent(device: Device, needs: Sequence[str]) -> str:
     """Why a case does not apply; empty when it does."""
-    reasons = [text for name, (holds, text) in _PROPERTIES.items() if name in needs and not holds(device)]
-    absent = [name for name in needs if name not in _PROPERTIES and name not in device.info.capabilities]
-    return "; ".join(reasons + [f"capability {name} is not declared" for name in absent])
+    reasons = []
+    for name in needs:
+        if name in _PROPERTIES:
+            holds, text = _PROPERTIES[name]
+            reasons += [] if holds(device) else [text]
+        elif name.startswith(_COMPUTES):
+            dtype = name.removeprefix(_COMPUTES)
+            reasons += [] if dtype in device.target.compute else [f"the target does not compute {dtype}"]
+        elif name not in device.info.capabilities:
+            reasons.append(f"capability {name} is not declared")
+    return "; ".join(reasons)
 
 
 def run(device: str, cases: Sequence[str], options: Options, isolate: bool, report: Report) -> None:
     """Run runtime cases by id."""
     bench = Bench(device, options)
-    for identity in cases:
-        report.start(identity)
-        report.end(_outcome(bench, identity))
-    bench.forget()
+    gc.collect()
+    gc.freeze()  # what exists now is kept anyway: looking through it again for every case takes a tenth of a second
+    try:
+        for identity in cases:
+            report.start(identity)
+            report.end(_outcome(bench, identity))
+        bench.forget()
+    finally:
+        gc.unfreeze()
 
 
 def _outcome(bench: Bench, identity: str) -> Outcome:
@@ -71,9 +101,11 @@ def _outcome(bench: Bench, identity: str) -> Outcome:
     try:
         RUNTIME[identity].check(bench)
     except Failure as failure:
-        return Outcome(identity, "failed", time.perf_counter() - start, "value", str(failure))
+        text = f"{bench.name}: {failure}. {advice(identity)}"
+        return Outcome(identity, "failed", time.perf_counter() - start, "value", text)
     except Exception as error:
-        return Outcome(identity, "failed", time.perf_counter() - start, "exception", f"{type(error).__name__}: {error}")
+        text = f"{bench.name}: {type(error).__name__}: {error}. {advice(identity)}"
+        return Outcome(identity, "failed", time.perf_counter() - start, "exception", text)
     seconds = time.perf_counter() - start
     leak = _leak(before, bench)
     if leak:

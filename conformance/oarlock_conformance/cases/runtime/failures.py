@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 
 from oarlock.errors import BoundsError, DeviceError, DeviceTimeoutError, OarlockError, OutOfMemoryError
@@ -51,14 +53,17 @@ def timeout(bench: Bench) -> None:
     out = bench.filled(2)
     bench.spin(out, 1, seconds=0.001)
     device.synchronize()
-    bench.spin(out, 21, seconds=0.3)
+    bench.spin(out, 21, seconds=0.5)
     late = 0
     with device.using("synchronize"):
-        for _ in range(3):
+        for wait_s in (0.0, 0.0, 0.02):
+            start = time.perf_counter()
             try:
-                device.driver.synchronize(None, 0.0)
+                device.driver.synchronize(None, wait_s)
             except DeviceTimeoutError:
                 late += 1
+            taken = time.perf_counter() - start
+            expect(taken < 0.2, f"synchronize(None, {wait_s}) took {taken:.2f} s; its deadline was {wait_s} s")
     expect(device.usable, "the device is lost after a deadline in synchronize")
     expect_equal(bench.download(out, 1, np.uint32, 4), np.array([21], np.uint32), f"work after {late} deadlines passed")
     bench.works()

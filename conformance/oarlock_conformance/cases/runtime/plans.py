@@ -97,6 +97,24 @@ def many(bench: Bench) -> None:
     expect(bench.device.stats().plans <= before, "plans are alive after they were dropped")
 
 
+@runtime_case("plan.prepare/keeps_programs", "a plan keeps the programs of its steps loaded while it lives", "plans")
+def keeps_programs(bench: Bench) -> None:
+    device = bench.device
+    program = bench.load(kernels.scale(17))
+    signature = program.signatures["scale"]
+    step = LaunchStep(program, "scale", (16, 1, 1), signature.block, ((0, 0, 64), (1, 0, 64)), signature.pack([0, 0]))
+    plan = device.prepare([step])
+    del program, step
+    gc.collect()
+    device.synchronize()
+    device.trim()
+    data = bench.ints(16)
+    x, y = bench.upload(data), bench.filled(16)
+    for _ in range(3):  # again before the run before it has ended
+        plan.replay([x, y])
+    expect_equal(bench.download(y, 16), data * np.int32(17), "a plan whose program was dropped")
+
+
 @runtime_case("plan.replay/checked", "a replay on too few buffers is refused", "plans")
 def checked(bench: Bench) -> None:
     plan = _plan(bench)

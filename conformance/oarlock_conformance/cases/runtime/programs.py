@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from oarlock.abi import Executable
 from oarlock.codegen.kernel import signature_of
 from oarlock.codegen.pipeline import render
 from oarlock.errors import CompileError
@@ -78,6 +79,22 @@ def compile_threads(bench: Bench) -> None:
         x, y = bench.upload(data), bench.filled(9)
         bench.launch(device.load(executable), (9, 1, 1), [(x, 0), (y, 0)], [number])
         expect_equal(bench.download(y, 9), data + np.int32(number), f"program {number} of 8 compiled at once")
+
+
+@runtime_case("program.compile/no_device", "compile needs no open device, and its bytes are good after opening one")
+def no_device(bench: Bench) -> None:
+    device = bench.device
+    adapter, target = device.adapter, device.target
+    signature = signature_of(kernels.increment(), target)
+    source = _source(bench, 4)
+    device.close()
+    bench.forget()
+    payload = adapter.compile(target, source, [signature.name])
+    data = bench.ints(12)
+    x, y = bench.upload(data), bench.filled(12)
+    program = bench.device.load(Executable(target, payload, (signature,), source))
+    bench.launch(program, (12, 1, 1), [(x, 0), (y, 0)], [8])
+    expect_equal(bench.download(y, 12), data + np.int32(8), "a kernel that was compiled without an open device")
 
 
 @runtime_case("program.compile/other_process", "the bytes of compile may be loaded in another process")

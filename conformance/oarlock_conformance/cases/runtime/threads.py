@@ -3,34 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 
 import numpy as np
 
 from oarlock.runtime import Buffer, open_device
 from oarlock_conformance import kernels
-from oarlock_conformance.bench import Bench, Ints, expect, expect_equal
-from oarlock_conformance.case import Failure
+from oarlock_conformance.bench import Bench, Ints, expect, expect_equal, together
 from oarlock_conformance.registry import runtime_case
-
-
-def _together(count: int, work: Callable[[int], None]) -> None:
-    """Run ``work(number)`` in ``count`` threads; the first thing that goes wrong fails the case."""
-    faults: list[BaseException] = []
-
-    def run(number: int) -> None:
-        try:
-            work(number)
-        except BaseException as error:
-            faults.append(error)
-
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if faults:
-        raise Failure(f"in one of {count} threads: {type(faults[0]).__name__}: {faults[0]}") from faults[0]
 
 
 @runtime_case("threads.use/eight", "8 threads allocate, copy and launch at once")
@@ -48,7 +27,7 @@ def eight(bench: Bench) -> None:
             bench.launch(program, (count, 1, 1), [(x, 0), (y, 0)], [number])
             expect_equal(bench.download(y, count), data + np.int32(number), f"thread {number}")
 
-    _together(8, work)
+    together(8, work)
 
 
 @runtime_case("threads.use/shared_buffers", "8 threads write their own parts of one buffer")
@@ -62,7 +41,7 @@ def shared(bench: Bench) -> None:
             device.copy_in(buffer, 400 * number, data)
             expect_equal(bench.download(buffer, 100, offset=400 * number), data, f"part {number} of a shared buffer")
 
-    _together(8, work)
+    together(8, work)
 
 
 @runtime_case("threads.use/odd_parts", "threads that write neighbouring bytes do not disturb each other")
@@ -76,7 +55,7 @@ def odd_parts(bench: Bench) -> None:
             device.copy_in(buffer, 13 * number, data)
             expect_equal(bench.download(buffer, 13, np.uint8, 13 * number), data, f"13 bytes of thread {number}")
 
-    _together(8, work)
+    together(8, work)
 
 
 @runtime_case("threads.drop/elsewhere", "what one thread made another may drop")
@@ -93,7 +72,7 @@ def elsewhere(bench: Bench) -> None:
                 else:
                     made.append(device.allocate(1000))
 
-    _together(6, work)
+    together(6, work)
     made.clear()
     bench.works()
 
@@ -109,7 +88,7 @@ def at_once(bench: Bench) -> None:
         device.allocate(64)
         found.append(device)
 
-    _together(6, work)
+    together(6, work)
     expect(len(found) == 6 and len({id(device) for device in found}) == 1, "the threads got different devices")
     found.clear()
     bench.works()
@@ -128,4 +107,4 @@ def own(bench: Bench) -> None:
                 bench.increment(x, y, 64, 1)
             expect_equal(bench.download(x, 64, stream=stream), np.full(64, number + 50, np.int32), f"thread {number}")
 
-    _together(8, work)
+    together(8, work)

@@ -1,59 +1,17 @@
-"""Faults of memory and copies."""
+"""Faults of allocation, freeing, filling, and what the device says about its memory."""
 
 from __future__ import annotations
 
-import time
-
+from oarlock.errors import DeviceError, DeviceLostError, OutOfMemoryError
 from oarlock.hal import Handle
 from oarlock_saboteurs import BrokenDriver, saboteur
 from oarlock_sim.memory import Allocation
 
 
-@saboteur("copies", "copy_out reads from the start of the allocation, whatever src_offset says")
-class CopyOutIgnoresOffset(BrokenDriver):
-    def copy_out(self, stream: Handle | None, dst: memoryview, src: Handle, src_offset: int) -> None:
-        super().copy_out(stream, dst, src, 0)
-
-
-@saboteur("copies", "copy_in writes to the start of the allocation, whatever dst_offset says")
-class CopyInIgnoresOffset(BrokenDriver):
-    def copy_in(self, stream: Handle | None, dst: Handle, dst_offset: int, src: memoryview) -> None:
-        super().copy_in(stream, dst, 0, src)
-
-
-@saboteur("copies", "copies within the device take src_offset for both offsets")
-class CopySwapsOffsets(BrokenDriver):
-    def copy(
-        self, stream: Handle | None, dst: Handle, dst_offset: int, src: Handle, src_offset: int, nbytes: int
-    ) -> None:
-        super().copy(stream, dst, src_offset, src, src_offset, nbytes)
-
-
-@saboteur("copies", "copies of an odd number of bytes lose the last one")
-class CopyRoundsDown(BrokenDriver):
-    def copy_in(self, stream: Handle | None, dst: Handle, dst_offset: int, src: memoryview) -> None:
-        even = len(src) - len(src) % 2
-        if even:
-            super().copy_in(stream, dst, dst_offset, src[:even])
-
-
-@saboteur("copies", "copy_in keeps a view of the source and copies it later")
-class CopyInIsLate(BrokenDriver):
-    def copy_in(self, stream: Handle | None, dst: Handle, dst_offset: int, src: memoryview) -> None:
-        self.find(dst, object, "copy_in")
-
-        def run() -> None:
-            target = self.find(dst, Allocation, "copy_in")
-            target.view[dst_offset : dst_offset + len(src)] = bytes(src)
-
-        if len(src) > 4096:
-            self.submit(stream, "hold", lambda: time.sleep(0.02))
-        self.submit(stream, "copy_in", run)
-
-
 @saboteur("memory", "free frees nothing")
 class FreeLeaks(BrokenDriver):
     def free(self, handle: Handle) -> None:
+        self.hit()
         self.find(handle, object, "free")
 
 
@@ -65,6 +23,7 @@ class AllocationsAlias(BrokenDriver):
     def allocate(self, nbytes: int) -> Handle:
         self.number += 1
         if self.number % 5 == 0 and self.last[0] == nbytes:
+            self.hit()
             return self.last[1]
         self.last = (nbytes, super().allocate(nbytes))
         return self.last[1]
@@ -73,17 +32,115 @@ class AllocationsAlias(BrokenDriver):
 @saboteur("memory", "too large an allocation gives a small one")
 class AllocatesLess(BrokenDriver):
     def allocate(self, nbytes: int) -> Handle:
+        if nbytes > 1 << 20:
+            self.hit()
         return super().allocate(min(nbytes, 1 << 20))
+
+
+@saboteur("memory", "free does not give the bytes back to the device's account, so that memory runs out")
+class FreeKeepsAccount(BrokenDriver):
+    def free(self, handle: Handle) -> None:
+        used = self.used
+        super().free(handle)
+        if self.used != used:
+            self.hit()
+            self.used = used
+
+
+@saboteur("memory", "out of memory is an error like any other")
+class OutOfMemoryUntyped(BrokenDriver):
+    def allocate(self, nbytes: int) -> Handle:
+        try:
+            return super().allocate(nbytes)
+        except OutOfMemoryError as error:
+            self.hit()
+            raise DeviceError(f"cudaErrorUnknown: {error}") from None
+
+
+@saboteur("memory", "out of memory loses the device")
+class OutOfMemoryFatal(BrokenDriver):
+    def allocate(self, nbytes: int) -> Handle:
+        try:
+            return super().allocate(nbytes)
+        except OutOfMemoryError as error:
+            self.hit()
+            raise DeviceLostError(str(error)) from None
+
+
+@saboteur("memory", "free of an allocation frees the one made after it too")
+class FreeTakesNeighbour(BrokenDriver):
+    def free(self, handle: Handle) -> None:
+        serial, number = handle
+        super().free(handle)
+        if isinstance(self.objects.get((serial, number + 1)), Allocation):
+            self.hit()
+            super().free((serial, number + 1))
+
+
+@saboteur("memory", "an allocation whose size is no multiple of 512 is 64 bytes short")
+class AllocatesShort(BrokenDriver):
+    def allocate(self, nbytes: int) -> Handle:
+        if nbytes % 512 and nbytes > 256:
+            self.hit()
+            nbytes -= 64
+        return super().allocate(nbytes)
 
 
 @saboteur("fill", "fill sets the whole allocation")
 class FillSetsAll(BrokenDriver):
     def fill(self, stream: Handle | None, dst: Handle, dst_offset: int, nbytes: int, byte: int) -> None:
+        self.hit()
         super().fill(stream, dst, 0, self.find(dst, Allocation, "fill").nbytes, byte)
+
+
+@saboteur("fill", "fill ignores its tail: bytes past the last whole word stay")
+class FillIgnoresTail(BrokenDriver):
+    def fill(self, stream: Handle | None, dst: Handle, dst_offset: int, nbytes: int, byte: int) -> None:
+        if nbytes % 4:
+            self.hit()
+        if nbytes >= 4:
+            super().fill(stream, dst, dst_offset, nbytes - nbytes % 4, byte)
+
+
+@saboteur("fill", "fill takes the byte for a signed one, and clips it to 127")
+class FillSigned(BrokenDriver):
+    def fill(self, stream: Handle | None, dst: Handle, dst_offset: int, nbytes: int, byte: int) -> None:
+        if byte > 127:
+            self.hit()
+        super().fill(stream, dst, dst_offset, nbytes, min(byte, 127))
+
+
+@saboteur("fill", "fill begins at the word that its offset lies in")
+class FillAlignsDown(BrokenDriver):
+    def fill(self, stream: Handle | None, dst: Handle, dst_offset: int, nbytes: int, byte: int) -> None:
+        back = dst_offset % 4
+        if back:
+            self.hit()
+        super().fill(stream, dst, dst_offset - back, nbytes + back, byte)
 
 
 @saboteur("info", "memory_info tells less than no free memory")
 class MemoryInfoLies(BrokenDriver):
     def memory_info(self) -> tuple[int, int]:
+        self.hit()
         free, total = super().memory_info()
         return -free, total
+
+
+@saboteur("info", "memory_info tells what was free when it was first asked")
+class MemoryInfoFrozen(BrokenDriver):
+    frozen: tuple[int, int] | None = None
+
+    def memory_info(self) -> tuple[int, int]:
+        self.hit()
+        if self.frozen is None:
+            self.frozen = super().memory_info()
+        return self.frozen
+
+
+@saboteur("info", "memory_info tells total and free the other way round")
+class MemoryInfoSwapped(BrokenDriver):
+    def memory_info(self) -> tuple[int, int]:
+        self.hit()
+        free, total = super().memory_info()
+        return total, free

@@ -1,4 +1,4 @@
-"""Faults that only a process of its own can survive: crashes, hangs, noise, and what is left at the end."""
+"""Faults that only a process of its own can survive, and those that depend on which process it is."""
 
 from __future__ import annotations
 
@@ -7,39 +7,36 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
 
-from oarlock.hal import Binding, Driver, Handle
+from oarlock.hal import Driver, LaunchStep
 from oarlock_saboteurs import BrokenAdapter, BrokenDriver, saboteur
+from oarlock_saboteurs.launching import Relaunching
 
-Grid = tuple[int, int, int]
+SUITES = ("pytest", "oarlock_conformance")
 
 
 @saboteur("process", "a launch of 257 blocks crashes")
 class Crashes(BrokenDriver):
-    def launch(
-        self, stream: Handle | None, program: Handle, entry: str, grid: Grid, block: Grid,
-        buffers: Sequence[Binding], scalars: bytes,
-    ) -> None:  # fmt: skip
-        if grid[0] == 257:
+    def _run(self, step: LaunchStep) -> None:
+        if step.grid[0] == 257:
+            self.hit()
             os.kill(os.getpid(), signal.SIGSEGV)
-        super().launch(stream, program, entry, grid, block, buffers, scalars)
+        super()._run(step)
 
 
-@saboteur("process", "an empty-looking launch of 257 blocks never returns")
+@saboteur("process", "giving a launch of 257 blocks never returns")
 class Hangs(BrokenDriver):
-    def launch(
-        self, stream: Handle | None, program: Handle, entry: str, grid: Grid, block: Grid,
-        buffers: Sequence[Binding], scalars: bytes,
-    ) -> None:  # fmt: skip
-        while grid[0] == 257:
+    def _check_launch(self, step: LaunchStep) -> None:
+        while step.grid[0] == 257:
+            self.hit()
             time.sleep(1)
-        super().launch(stream, program, entry, grid, block, buffers, scalars)
+        super()._check_launch(step)
 
 
 @saboteur("process", "the driver prints when it is closed")
 class Talks(BrokenDriver):
     def close(self) -> None:
+        self.hit()
         print("acme: 3 buffers in use at close", file=sys.stderr, flush=True)
         super().close()
 
@@ -47,5 +44,20 @@ class Talks(BrokenDriver):
 @saboteur("process", "the process ends with a bad status")
 class EndsBadly(BrokenAdapter):
     def open(self, index: int) -> Driver:
+        self.hit()
         atexit.register(os._exit, 3)
         return super().open(index)
+
+
+@saboteur("process", "the process crashes when it ends")
+class CrashesAtExit(BrokenAdapter):
+    def open(self, index: int) -> Driver:
+        self.hit()
+        atexit.register(os.kill, os.getpid(), signal.SIGABRT)
+        return super().open(index)
+
+
+@saboteur("process", "kernels run where a test suite is loaded, and nowhere else")
+class NoticesTheSuite(Relaunching):
+    def changed(self, step: LaunchStep) -> LaunchStep | None:
+        return step if any(name in sys.modules for name in SUITES) else None

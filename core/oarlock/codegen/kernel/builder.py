@@ -205,6 +205,12 @@ class KernelBuilder:
     def fma(self, x: Value, y: Value, z: Value) -> Value:
         return self.emit("fma", (x, y, z))
 
+    def multiply_add(self, x: Value, y: Value, total: Value) -> Value:
+        """x * y + total, a step of a sum whose bound allows floats to be rounded once or twice, as the target likes."""
+        if not dtype_of(x).is_float:
+            return self.add(self.mul(x, y), total)
+        return self.emit("add", (self.emit("mul", (x, y), {"loose": True}), total), {"loose": True})
+
     def eq(self, x: Value, y: Value) -> Value:
         return self.emit("eq", (x, y))
 

@@ -8,7 +8,7 @@ the guards, the interpreter checks that they hold, renderers print plainly.
 | operation | operands | meaning; precondition |
 |---|---|---|
 | constant | - | ``value`` in the result's dtype (all lanes) |
-| add sub mul neg | same dtype, not bool | integers wrap; floats round to nearest even; never contracted |
+| add sub mul neg | same dtype, not bool | integers wrap; floats round to nearest even; ``loose``: or fused |
 | div | floats | IEEE quotient |
 | quot rem | integers | truncated quotient, remainder; divisor is not 0, and not -1 for the least value |
 | fma | floats | one rounding |
@@ -228,7 +228,10 @@ KERNEL = Dialect(
     1,
     [
         _define("constant", 0, None, attributes={"value": (bool, int, float)}, traits=_PURE | {traits.CONSTANT}),
-        *(_define(name, 2, _same(name)) for name in ARITHMETIC),
+        *(
+            _define(name, 2, _same(name), attributes={"loose": bool}, optional=frozenset({"loose"}))
+            for name in ARITHMETIC
+        ),
         *(_define(name, 2, _compare(name)) for name in COMPARE),
         *(_define(name, 1, _same(name)) for name in ("neg", "not", *FLOAT_UNARY)),
         _define("fma", 3, _same("fma")),

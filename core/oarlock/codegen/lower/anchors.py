@@ -47,8 +47,7 @@ def _dot_general(e: Emitter, op: Operation, index: Index) -> Value:
         py = {**at_y, **dict(zip(cy, at, strict=True))}
         left = e.value(x, e.index_of_dims(x, [px[d] for d in range(len(px))]))
         right = e.value(y, e.index_of_dims(y, [py[d] for d in range(len(py))]))
-        product = b.mul(b.convert(left, acc_dtype), b.convert(right, acc_dtype))
-        return [b.add(carried[0], product)]
+        return [b.multiply_add(b.convert(left, acc_dtype), b.convert(right, acc_dtype), carried[0])]
 
     total = e.loops(bounds, body, [b.const(0, acc_dtype)])[0]
     return b.convert(total, dtype)
@@ -108,7 +107,7 @@ def _convolution(e: Emitter, op: Operation, index: Index) -> Value:
         inside, left = _windowed(e, x, dims, positions, padded, {0: n, 1: b.add(first, c)})
         left = b.select(inside, b.convert(left, acc_dtype), b.const(0, acc_dtype))
         right = b.convert(e.value(w, e.index_of_dims(w, [o, c, *taps])), acc_dtype)
-        return [b.add(carried[0], b.mul(left, right))]
+        return [b.multiply_add(left, right, carried[0])]
 
     bounds = [e.size(inputs, w, 1), *(b.i(k) for k in kernel)]
     total = e.loops(bounds, body, [b.const(0, acc_dtype)])[0]
@@ -147,7 +146,7 @@ def _arg(kind: str) -> EmitElement:
         assert isinstance(axis, int) and isinstance(dtype, DType)
         shape = shape_of(x)
         dims = index.dims(b)
-        if not op.attributes["keepdims"]:
+        if not op.attributes.get("keepdims", False):
             dims.insert(axis, b.i(0))
 
         def at(i: Value) -> Value:

@@ -158,7 +158,7 @@ def _merge_pass(s: Solitary) -> KernelCall:
     shape = shape_of(keys)
     width_value = s.op.attributes["width"]
     assert isinstance(width_value, int)
-    descending = bool(s.op.attributes["descending"])
+    descending = bool(s.op.attributes.get("descending", False))
     size = e.size(shape[s.axis], keys, s.axis)
     width = e.parameter(width_value, b.index)
     rounds = e.parameter(width_value.bit_length(), b.index)
@@ -219,7 +219,7 @@ def _scan(s: Solitary) -> KernelCall:
     size = e.size(shape[s.axis], x, s.axis)
     dtype = tensor(x).dtype
     wide = accumulator(kind, dtype)
-    reverse, exclusive = bool(s.op.attributes["reverse"]), bool(s.op.attributes["exclusive"])
+    reverse, exclusive = bool(s.op.attributes.get("reverse", False)), bool(s.op.attributes.get("exclusive", False))
 
     def body(i: Value) -> None:
         lane = s.lane(x, i)

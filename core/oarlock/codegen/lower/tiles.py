@@ -250,7 +250,7 @@ class _Tiles:
 
     def multiply_add(self, x: Value, y: Value, total: Value) -> Value:
         b = self.e.b
-        return b.fma(x, y, total) if self.fused else b.add(b.mul(x, y), total)
+        return b.fma(x, y, total) if self.fused else b.multiply_add(x, y, total)
 
     def reduce_across(self, at: dict[int, Value], rows: Sequence[Value], base: Value) -> None:
         e, b, plan = self.e, self.e.b, self.plan

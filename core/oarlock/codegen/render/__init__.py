@@ -26,8 +26,10 @@ class Renderer(Protocol):
 
 _IN_TREE = {
     "c99": "oarlock.codegen.render.c99",
+    "cuda": "oarlock.codegen.render.cuda",
     "llvm": "oarlock.codegen.render.llvm",
     "opencl": "oarlock.codegen.render.opencl",
+    "wgsl": "oarlock.codegen.render.wgsl",
 }
 _registered: dict[str, Callable[[], Renderer]] = {}
 
@@ -38,7 +40,10 @@ def languages() -> tuple[str, ...]:
 
 
 def register(language: str, factory: Callable[[], Renderer]) -> None:
-    """Add a language (the entry points of group ``oarlock.dialects`` do); raises DuplicatePluginError if it exists."""
+    """Add a language, as an adapter's package does when it is imported; ``factory`` makes its renderer when needed.
+
+    Raises DuplicatePluginError where there is one of that name.
+    """
     if language in languages():
         raise DuplicatePluginError(f"there is a renderer for language {language!r} already; choose another name")
     _registered[language] = factory
@@ -51,7 +56,7 @@ def renderer(language: str) -> Renderer:
     if language not in _IN_TREE:
         raise UnsupportedError(
             f"no renderer for language {language!r}; there are {', '.join(languages())}. "
-            "A plugin adds one through the entry-point group oarlock.dialects"
+            "An adapter's package adds one with oarlock.codegen.render.register"
         )
     found: Renderer = import_module(f"{__name__}.{language}").RENDERER
     return found

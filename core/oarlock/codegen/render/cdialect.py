@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from oarlock.codegen.render.common import Parameters
+from oarlock.dtypes import DType
 
-__all__ = ["CDialect"]
+__all__ = ["CDialect", "Expression"]
+
+Expression: TypeAlias = Callable[[str, Sequence[str], DType, DType], str]
+"""(operation, operands, dtype of the first operand, dtype of the result) -> text that needs no parentheses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +51,20 @@ class CDialect:
     """The bits of ``{value}``, a ``{source}``, as ``{type}``; integers of one width are cast instead."""
     suffixes: Mapping[str, str] = field(default_factory=lambda: {"uint32": "u", "float32": "f"})
     """dtype name -> what follows a literal of it."""
+    booleans: tuple[str, str] = ("0", "1")
+    """false and true."""
+    constant: str = "const {type} {name} = {value};"
+    """The statement that names a value for good."""
+    variable: str = "{type} {name}"
+    """What declares a variable, in front of ``;`` or of its first value."""
+    expression: Expression | None = None
+    """Prints a kernel operation on scalars; None: as C does."""
     infinity: str = "INFINITY"
     nan: str = "NAN"
     vector: str = "{type}{lanes}"
-    """The name of a vector type: ``{type}``, ``{dtype}``, ``{lanes}``; bool vectors are held as int8, 0 or 1."""
+    """The name of a vector type: ``{type}``, ``{dtype}``, ``{lanes}``."""
+    bool_lanes: str = "int8"
+    """The dtype that holds the lanes of a bool vector."""
     lanes: tuple[int, ...] = ()
     """The numbers of lanes that vectors may have."""
     pack: str = "({vector})({items})"

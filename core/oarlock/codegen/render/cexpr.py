@@ -35,7 +35,7 @@ def type_name(dialect: CDialect, dtype: DType) -> str:
 def literal(dialect: CDialect, value: bool | int | float, dtype: DType) -> str:
     """A constant, exact: floats in decimal where that is exact, else in hexadecimal."""
     if dtype.kind == "bool":
-        return "1" if value else "0"
+        return dialect.booleans[bool(value)]
     suffix = dialect.suffixes.get(dtype.name, "")
     if dtype.is_integer:
         number = int(value)
@@ -74,6 +74,8 @@ def expression(
 
     ``source`` is the dtype of the first operand. ``unwrapped`` integer arithmetic is known to stay in range.
     """
+    if dialect.expression is not None:
+        return dialect.expression(kind, x, source, result)
     if kind in FUNCTIONS:
         name = dialect.math.get(kind, kind).format(f="f" if result.bits == 32 else "")
         return f"{name}({', '.join(map(bare, x))})"

@@ -15,7 +15,7 @@ from oarlock.errors import UnsupportedError
 from oarlock.ir import Block, BufferType, Operation, ScalarType, Value, traits
 from oarlock.target import Target
 
-__all__ = ["CDialect", "CRenderer"]
+__all__ = ["CDialect", "CFunction", "CRenderer", "memory_dtype", "scalar_type"]
 
 _KEYWORDS = frozenset(
     "auto break case char const continue default do double else enum extern float for goto if inline int long register "
@@ -26,21 +26,22 @@ _LONGEST_INLINED = 64
 
 
 class CRenderer:
-    """Renders kernels in the language that ``dialect`` describes."""
+    """Renders kernels in the language that ``dialect`` describes; ``printer`` prints one of them."""
 
-    def __init__(self, dialect: CDialect) -> None:
+    def __init__(self, dialect: CDialect, printer: type[CFunction] | None = None) -> None:
         self.dialect = dialect
+        self.printer = printer or CFunction
 
     def render(self, functions: Sequence[Operation], target: Target) -> str:
         """See Renderer."""
-        unit = _Unit(self.dialect)
-        bodies = [_Function(unit, function).render() for function in functions]
+        unit = Unit(self.dialect)
+        bodies = [self.printer(unit, function).render() for function in functions]
         enabled = [line for name, line in self.dialect.enable.items() if name in unit.used]
         head = "\n".join(filter(None, (self.dialect.preamble.strip("\n"), *enabled)))
         return "\n\n".join(filter(None, (head, "\n".join(unit.vectors.values()), *bodies))) + "\n"
 
 
-class _Unit:
+class Unit:
     """What the functions of a translation unit share: the dtypes and vector types that they use."""
 
     def __init__(self, dialect: CDialect) -> None:
@@ -56,7 +57,7 @@ class _Unit:
         if type.lanes not in self.dialect.lanes:
             able = ", ".join(map(str, self.dialect.lanes)) or "none"
             raise UnsupportedError(f"{self.dialect.language} has no vectors of {type.lanes} lanes; it has {able}")
-        held = dtypes.int8 if type.dtype == dtypes.bool_ else type.dtype
+        held = dtypes.by_name(self.dialect.bool_lanes) if type.dtype == dtypes.bool_ else type.dtype
         element = type_name(self.dialect, held)
         name = self.dialect.vector.format(type=element, dtype=held.name, lanes=type.lanes)
         self.vectors[name] = self.dialect.vector_declaration.format(
@@ -65,10 +66,10 @@ class _Unit:
         return name
 
 
-class _Function:
-    """Prints one kernel.function."""
+class CFunction:
+    """Prints one kernel.function; a language that C's syntax does not fit overrides what differs."""
 
-    def __init__(self, unit: _Unit, op: Operation) -> None:
+    def __init__(self, unit: Unit, op: Operation) -> None:
         self.unit, self.dialect, self.op = unit, unit.dialect, op
         self.unwrapped = index_arithmetic(op)
         self.names: dict[Value, str] = {}
@@ -83,12 +84,12 @@ class _Function:
                 "schedule it with block=(1, 1, 1)"
             )
         taken: set[str] = set()
-        buffers = tuple((value, self._parameter_name(name, taken)) for value, name in raw.buffers)
-        scalars = tuple((value, self._parameter_name(name, taken)) for value, name in raw.scalars)
+        buffers = tuple((value, self.parameter_name(name, taken)) for value, name in raw.buffers)
+        scalars = tuple((value, self.parameter_name(name, taken)) for value, name in raw.scalars)
         self.params = Parameters(raw.name, raw.threads, buffers, scalars)
         self.names.update((*buffers, *scalars))
 
-    def _parameter_name(self, name: str, taken: set[str]) -> str:
+    def parameter_name(self, name: str, taken: set[str]) -> str:
         name = re.sub(r"\W", "_", name)
         reserved = {
             *_KEYWORDS,
@@ -105,14 +106,15 @@ class _Function:
     def render(self) -> str:
         declared = [
             self.dialect.buffer.format(
-                type=self.unit.type(ScalarType(_memory(b))),
+                type=self.unit.type(ScalarType(memory_dtype(b))),
                 name=name,
                 const="const " if isinstance(b.type, BufferType) and b.type.access == "read" else "",
             )
             for b, name in self.params.buffers
         ]
         declared += [
-            self.dialect.scalar.format(type=self.unit.type(_scalar(s)), name=name) for s, name in self.params.scalars
+            self.dialect.scalar.format(type=self.unit.type(scalar_type(s)), name=name)
+            for s, name in self.params.scalars
         ]
         self.body(self.op.regions[0].block)
         x, y, z = self.params.threads
@@ -136,16 +138,24 @@ class _Function:
         if movable and _inlined(result) and len(text) <= _LONGEST_INLINED:
             self.names[result] = text
             return
+        self.names[result] = self.keep(scalar_type(result), bare(text))
+
+    def keep(self, type: ScalarType, text: str) -> str:
+        """Name ``text`` for good; returns the name."""
         name = self.fresh("v")
-        self.put(f"const {self.unit.type(_scalar(result))} {name} = {bare(text)};")
-        self.names[result] = name
+        self.put(self.dialect.constant.format(type=self.unit.type(type), name=name, value=text))
+        return name
+
+    def variable(self, value: Value, name: str) -> str:
+        """The declaration of a variable like ``value``."""
+        return self.dialect.variable.format(type=self.unit.type(scalar_type(value)), name=name)
 
     def value(self, value: Value) -> str:
         op = value.defining_op
         if op is not None and op.name == "kernel.constant" and value not in self.names:
             number = op.attributes["value"]
             assert isinstance(number, (bool, int, float))
-            type = _scalar(value)
+            type = scalar_type(value)
             text = literal(self.dialect, number, type.dtype)
             self.unit.type(type)
             if type.lanes == 1:
@@ -168,13 +178,15 @@ class _Function:
             kind = op.name.removeprefix("kernel.")
             if kind == "yield":
                 return op.operands
-            if kind != "constant":
-                _PRINTERS.get(kind, _Function.arithmetic)(self, op)
+            if kind in _PRINTERS:
+                _PRINTERS[kind](self, op)
+            elif kind != "constant":
+                self.arithmetic(op)
         return ()
 
     def arithmetic(self, op: Operation) -> None:
         kind = op.name.removeprefix("kernel.")
-        source, result = _scalar(op.operands[0]), _scalar(op.result)
+        source, result = scalar_type(op.operands[0]), scalar_type(op.result)
         self.unit.type(result)
         if result.lanes == 1:
             operands = [self.value(v) for v in op.operands]
@@ -200,11 +212,11 @@ class _Function:
     def _operand_lane(self, value: Value, name: str, lane: int) -> str:
         op = value.defining_op
         if op is not None and op.name == "kernel.constant":
-            return literal(self.dialect, op.attributes["value"], _scalar(value).dtype)  # type: ignore[arg-type]
+            return literal(self.dialect, op.attributes["value"], scalar_type(value).dtype)  # type: ignore[arg-type]
         return self.lane(name, lane)
 
     def splat(self, op: Operation) -> None:
-        type = _scalar(op.result)
+        type = scalar_type(op.result)
         self.define(op.result, self.pack(type, [self.value(op.operands[0])] * type.lanes))
 
     def extract(self, op: Operation) -> None:
@@ -214,9 +226,9 @@ class _Function:
 
     def load(self, op: Operation) -> None:
         buffer, index = op.operands
-        type, name, place = _scalar(op.result), self.names[buffer], self.value(index)
+        type, name, place = scalar_type(op.result), self.names[buffer], self.value(index)
         vector = self.unit.type(type)
-        _memory(buffer)
+        memory_dtype(buffer)
         if type.lanes == 1:
             text = f"{name}[{bare(place)}]"
         elif self.dialect.load:
@@ -227,7 +239,7 @@ class _Function:
 
     def store(self, op: Operation) -> None:
         buffer, index, value = op.operands
-        type, name, place = _scalar(value), self.names[buffer], self.value(index)
+        type, name, place = scalar_type(value), self.names[buffer], self.value(index)
         if type.lanes == 1:
             self.put(f"{name}[{bare(place)}] = {bare(self.value(value))};")
         elif self.dialect.store:
@@ -243,7 +255,7 @@ class _Function:
         local = op.name == "kernel.local"
         template = self.dialect.local if local else self.dialect.private
         text = template.format(
-            type=self.unit.type(ScalarType(_memory(op.result))), name=name, size=op.attributes["size"]
+            type=self.unit.type(ScalarType(memory_dtype(op.result))), name=name, size=op.attributes["size"]
         )
         if local:
             self.top.append("    " + text)
@@ -273,21 +285,21 @@ class _Function:
         low, high, step = (self.value(v) for v in op.operands[:3])
         for result, argument, initial in zip(op.results, block.args[1:], op.operands[3:], strict=True):
             self.names[result] = self.names[argument] = self.fresh("r")
-            self.put(f"{self.unit.type(_scalar(result))} {self.names[result]} = {bare(self.value(initial))};")
+            self.put(f"{self.variable(result, self.names[result])} = {bare(self.value(initial))};")
         counter = self.names[block.args[0]] = self.fresh("i")
-        head = f"{self.unit.type(_scalar(block.args[0]))} {counter} = {bare(low)}; {counter} < {high}"
+        head = f"{self.variable(block.args[0], counter)} = {bare(low)}; {counter} < {high}"
         count = _trip_count(op)
         if op.attributes.get("unroll") and self.dialect.unroll and count is not None:
             self.put(self.dialect.unroll.format(count=count))
-        self.put(f"for ({head}; {self._advance(op, counter, high, step)}) {{")
+        self.put(f"for ({head}; {self.advance(op, counter, high, step)}) {{")
         self.depth += 1
         self._assign(op.results, self.body(block), set(block.args[1:]))
         self.depth -= 1
         self.put("}")
 
-    def _advance(self, op: Operation, counter: str, high: str, step: str) -> str:
+    def advance(self, op: Operation, counter: str, high: str, step: str) -> str:
         """The counter's step; where it might pass the dtype's range it is compared with what is left."""
-        dtype = _scalar(op.operands[0]).dtype
+        dtype = scalar_type(op.operands[0]).dtype
         last, stride = _constant(op.operands[1]), _constant(op.operands[2])
         if stride == 1:
             return f"++{counter}"
@@ -301,7 +313,7 @@ class _Function:
     def if_(self, op: Operation) -> None:
         for result in op.results:
             self.names[result] = self.fresh("r")
-            self.put(f"{self.unit.type(_scalar(result))} {self.names[result]};")
+            self.put(f"{self.variable(result, self.names[result])};")
         condition = bare(self.value(op.operands[0]))
         yes, no = (region.block for region in op.regions)
         self.put(f"if ({condition}) {{")
@@ -321,26 +333,24 @@ class _Function:
         texts = [self.value(v) for v in values]
         for position, value in enumerate(values):
             if value in changing and self.names[targets[position]] != texts[position]:
-                name = self.fresh("v")
-                self.put(f"const {self.unit.type(_scalar(value))} {name} = {texts[position]};")
-                texts[position] = name
+                texts[position] = self.keep(scalar_type(value), texts[position])
         for target, text in zip(targets, texts, strict=True):
             if self.names[target] != text:
                 self.put(f"{self.names[target]} = {bare(text)};")
 
 
-_PRINTERS: dict[str, Callable[[_Function, Operation], None]] = {
-    "splat": _Function.splat, "extract": _Function.extract, "load": _Function.load, "store": _Function.store,
-    "local": _Function.memory, "private": _Function.memory, "barrier": _Function.barrier, "for": _Function.for_,
-    "if": _Function.if_, "block_id": _Function.position, "thread_id": _Function.position,
-    "block_count": _Function.position,
+_PRINTERS: dict[str, Callable[[CFunction, Operation], None]] = {
+    "splat": CFunction.splat, "extract": CFunction.extract, "load": CFunction.load, "store": CFunction.store,
+    "local": CFunction.memory, "private": CFunction.memory, "barrier": CFunction.barrier, "for": CFunction.for_,
+    "if": CFunction.if_, "block_id": CFunction.position, "thread_id": CFunction.position,
+    "block_count": CFunction.position,
 }  # fmt: skip
 
 
 def _inlined(value: Value) -> bool:
     """Whether a value may stand where it is used: once, in its own block, by what does not repeat its operand."""
     op = value.defining_op
-    if op is None or len(value.uses) != 1 or _scalar(value).lanes != 1 or not op.definition.has(traits.PURE):
+    if op is None or len(value.uses) != 1 or scalar_type(value).lanes != 1 or not op.definition.has(traits.PURE):
         return False
     ((user, position),) = value.uses
     if user.parent is not op.parent or user.name in ("kernel.min", "kernel.max", "kernel.splat"):
@@ -349,7 +359,7 @@ def _inlined(value: Value) -> bool:
         return position == 0
     if user.name == "kernel.yield":
         return len(user.operands) == 1
-    lanes = [_scalar(v).lanes for v in (*user.operands, *user.results) if isinstance(v.type, ScalarType)]
+    lanes = [scalar_type(v).lanes for v in (*user.operands, *user.results) if isinstance(v.type, ScalarType)]
     return max(lanes, default=1) == 1
 
 
@@ -365,12 +375,14 @@ def _trip_count(op: Operation) -> int | None:
     return None if low is None or high is None or not step else max(-((low - high) // step), 1)
 
 
-def _scalar(value: Value) -> ScalarType:
+def scalar_type(value: Value) -> ScalarType:
+    """The type of a scalar or vector value."""
     assert isinstance(value.type, ScalarType)
     return value.type
 
 
-def _memory(buffer: Value) -> DType:
+def memory_dtype(buffer: Value) -> DType:
+    """What memory holds; raises UnsupportedError for bool, which has no place there."""
     assert isinstance(buffer.type, BufferType)
     if buffer.type.dtype == dtypes.bool_:
         raise UnsupportedError("bool has no place in memory: legalise the kernel first")

@@ -39,7 +39,25 @@ ONE_KERNEL = {
     ),
 }
 
+
+def read_elsewhere(move):
+    """An operator's own place, and the place that ``move`` reads it at, met again by one operator."""
+
+    def program(b, x):
+        y = b("abs", x)
+        return b("add", b("negative", y), b("negative", move(b, y)))
+
+    return program
+
+
 SEVERAL = {
+    "reversed_and_in_place": (2, [t(7)], read_elsewhere(lambda b, y: b("reverse", y, axes=(0,)))),
+    "transposed_and_in_place": (2, [t(5, 5)], read_elsewhere(lambda b, y: b("transpose", y, permutation=(1, 0)))),
+    "gathered_and_in_place": (
+        2,
+        [t(4)],
+        read_elsewhere(lambda b, y: b("gather", y, b.constant(np.array([2, 0, 3, 1], np.int32)), axis=0)),
+    ),
     "reductions_of_different_axes": (
         2,
         [t(6, 7)],

@@ -5,15 +5,19 @@ from __future__ import annotations
 import ctypes
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
+from oarlock.codegen.kernel import signature_of
 from oarlock.codegen.render import renderer
 from oarlock.codegen.render.c99 import FLAGS as C_FLAGS
 from oarlock.codegen.render.opencl import FLAGS as CL_FLAGS
+from oarlock.errors import OarlockError
+from oarlock.hal import Adapter
+from oarlock.registry import get_adapter
 from oarlock.target import Limits, Target
 
 Launch = Callable[[str, tuple[int, int, int], Sequence[np.ndarray], Sequence[np.generic]], None]
@@ -135,6 +139,47 @@ def opencl() -> Toolchain:
 
     limits = Limits(max_block=(256, 256, 64), max_threads=256, local_memory=32 << 10, vector_width=16)
     return Toolchain(Target("opencl", compute=ALL, storage=HALF, limits=limits), build)
+
+
+class WGSL(Toolchain):
+    """WGSL through the webgpu adapter's driver, which binds buffers as the signatures say."""
+
+    def __init__(self, adapter: Adapter) -> None:
+        super().__init__(adapter.devices()[0].target, lambda source: pytest.fail("WGSL needs signatures"))
+        self.driver = adapter.open(0)
+
+    def compile(self, functions: Sequence[Any], target: Target | None = None) -> Launch:
+        signatures = {each.name: each for each in (signature_of(function, self.target) for function in functions)}
+        source = renderer("wgsl").render(functions, self.target)
+        program, driver = self.driver.load(source.encode(), list(signatures.values())), self.driver
+
+        def launch(
+            name: str, grid: tuple[int, int, int], buffers: Sequence[np.ndarray], scalars: Sequence[np.generic]
+        ) -> None:
+            handles = [driver.allocate(array.nbytes) for array in buffers]
+            bindings = [(handle, 0, array.nbytes) for handle, array in zip(handles, buffers, strict=True)]
+            for handle, array in zip(handles, buffers, strict=True):
+                driver.copy_in(None, handle, 0, array.view(np.uint8).data)
+            packed = signatures[name].pack([scalar.item() for scalar in scalars])
+            driver.launch(None, program, name, grid, signatures[name].block, bindings, packed)
+            for handle, array in zip(handles, buffers, strict=True):
+                driver.copy_out(None, array.view(np.uint8).data, handle, 0)
+            driver.synchronize(None, 60.0)
+            for handle in handles:
+                driver.free(handle)
+
+        return launch
+
+
+@pytest.fixture(scope="session")
+def wgsl() -> Iterator[WGSL]:
+    """The first WebGPU device; without one, what needs it is skipped with the reason that ``oarlock doctor`` gives."""
+    try:
+        toolchain = WGSL(get_adapter("webgpu"))
+    except OarlockError as error:
+        pytest.skip(f"WGSL cannot be run here: {error}")
+    yield toolchain
+    toolchain.driver.close()
 
 
 @pytest.fixture(params=["c99", "llvm", "opencl"], scope="session")

@@ -286,6 +286,76 @@ def test_control_flow_and_memory_give_the_interpreters_bits(toolchain: Any) -> N
             np.testing.assert_array_equal(got, held(expected), err_msg=f"{case.name}, buffer {number}")
 
 
+def _converted(array: np.ndarray, target: Target) -> np.ndarray:
+    return array.astype(target.storage_of(dt.from_numpy(array.dtype)).numpy)
+
+
+@pytest.mark.parametrize(
+    "make", [swapping_loop, branches, private_memory, grid_of_blocks], ids=lambda make: make.__name__
+)
+def test_wgsl_gives_the_interpreters_bits(wgsl: Any, make: Callable[[], Kernel]) -> None:
+    case = make()
+    buffers = [_converted(b, wgsl.target) for b in case.buffers]
+    launch = wgsl.compile([legalise(case.function, wgsl.target)])
+    launch(case.name, case.grid, buffers, [np.int32(s) for s in case.scalars])
+    for number, (got, expected) in enumerate(zip(buffers, expected_of(case), strict=True)):
+        np.testing.assert_array_equal(got, _converted(expected, wgsl.target), err_msg=f"{case.name}, buffer {number}")
+
+
+def test_wgsl_gives_the_bits_of_literals_loops_and_names(wgsl: Any) -> None:
+    """Constants that are hard to spell, counters near the end of the range, parameters called as reserved words."""
+    floats = [0.1, -0.0, 1e-45, 3.4028235e38, np.inf, -np.inf, np.nan, 1 / 3, 16777217.0, 1e6, 2.0**-126]
+    names = {"float": dt.float32, "if": dt.int32, "override": dt.uint32, "v1": dt.int32}
+    b = builder("spelled", {"f": (dt.float32, "write"), "i": (dt.int32, "write")}, names)
+    f, i, given, high, low, step = b.arguments.values()
+    for place, value in enumerate(floats):
+        b.store(f, b.i(place), b.const(value, dt.float32))
+    b.store(f, b.i(len(floats)), given)
+    for place, value in enumerate([-(2**31), 2**31 - 1, -1]):
+        b.store(i, b.i(place), b.const(value, dt.int32))
+    # constants alone: what overflows when it is computed wraps, or is infinite
+    b.store(f, b.i(12), b.mul(b.const(3e38, dt.float32), b.const(10.0, dt.float32)))
+    b.store(i, b.i(3), b.emit("add", (b.i(2**31 - 1), b.i(1))))
+    b.store(i, b.i(4), b.emit("shl", (b.i(3), b.i(31))))
+    for place, (first, last, stride) in enumerate(
+        [(b.i(2**31 - 20), high, step), (low, b.const(0xFFFFFFFF, dt.uint32), b.const(3, dt.uint32))], 5
+    ):
+        (count,) = b.loop(first, last, lambda _, c: [b.add(c[0], b.i(1))], [b.i(0)], stride)
+        b.store(i, b.i(place), count)
+    scalars = [np.float32(1.5), np.int32(2**31 - 1), np.uint32(0xFFFFFFF0), np.int32(7)]
+    got = [np.zeros(13, np.float32), np.zeros(7, np.int32)]
+    expected = [x.copy() for x in got]
+    run_kernel(b.function, (1, 1, 1), expected, scalars)
+    wgsl.compile([b.function])("spelled", (1, 1, 1), got, scalars)
+    np.testing.assert_array_equal(got[0].view(np.uint32), expected[0].view(np.uint32))
+    np.testing.assert_array_equal(got[1], expected[1])
+
+
+def test_wgsl_keeps_rounding_from_being_optimised_away(wgsl: Any) -> None:
+    """(x + c) - c rounds x, x - x is NaN for infinities, 0 * x is -0 or NaN, x + 0 is 0 for -0."""
+    b = builder("rounded", {"x": (dt.float32, READ), "o": (dt.float32, "write")}, {})
+    x, o = b.arguments.values()
+    magic, zero = b.const(12582912.0, dt.float32), b.const(0.0, dt.float32)
+
+    def body(place: Value, _: list[Value]) -> list[Value]:
+        value = b.load(x, place)
+        results = [
+            b.sub(b.add(value, magic), magic), b.sub(value, value), b.emit("mul", (zero, value)),
+            b.emit("add", (value, zero)), b.sub(b.mul(value, value), b.mul(value, b.add(value, zero))),
+        ]  # fmt: skip
+        for number, result in enumerate(results):
+            b.store(o, b.add(b.mul(place, b.i(5)), b.i(number)), result)
+        return []
+
+    b.loop(b.i(0), b.i(6), body)
+    values = np.array([1.4, -0.0, np.inf, np.nan, -3.7, 1e-40], np.float32)
+    got, expected = np.zeros(30, np.float32), np.zeros(30, np.float32)
+    run_kernel(b.function, (1, 1, 1), [values, expected], [])
+    wgsl.compile([b.function])("rounded", (1, 1, 1), [values, got], [])
+    np.testing.assert_array_equal(got, expected)
+    np.testing.assert_array_equal(np.signbit(got)[:6], np.signbit(expected)[:6])
+
+
 def test_a_language_without_vector_operators_works_lane_by_lane(c99: Any) -> None:
     """What a dialect's table may leave empty: vector loads, stores and operators."""
     plain = replace(C99, language="c99_plain", load="", store="", vector_operators=False, unroll="")
@@ -330,7 +400,9 @@ def tree_reduction(threads: tuple[int, int, int]) -> Operation:
     return b.function
 
 
-def test_barriers_in_a_tree_reduction(opencl: Any) -> None:
+@pytest.mark.parametrize("language", ["opencl", "wgsl"])
+def test_barriers_in_a_tree_reduction(request: pytest.FixtureRequest, language: str) -> None:
+    toolchain = request.getfixturevalue(language)
     function = tree_reduction((8, 4, 1))
     x = np.random.default_rng(3).standard_normal(90).astype(np.float32)
     expected = np.zeros(3, np.float32)
@@ -340,7 +412,7 @@ def test_barriers_in_a_tree_reduction(opencl: Any) -> None:
         squares = squares[:, : squares.shape[1] // 2] + squares[:, squares.shape[1] // 2 :]
     np.testing.assert_array_equal(expected, squares[:, 0] + 3)
     got = np.zeros(3, np.float32)
-    opencl.compile([legalise(function, opencl.target)])("tree", (3, 1, 1), [x, got], [np.int32(90)])
+    toolchain.compile([legalise(function, toolchain.target)])("tree", (3, 1, 1), [x, got], [np.int32(90)])
     np.testing.assert_array_equal(got, expected)
 
 
