@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import IO, Any
 
-from oarlock.errors import DeviceError, DeviceNotFoundError
+from oarlock.errors import ConfigError, DeviceError, DeviceNotFoundError, OarlockError
 from oarlock_conformance.case import ALONE, Case, Level, Options, Outcome
 from oarlock_conformance.waivers import Waiver
 from oarlock_conformance.worker import command
@@ -28,7 +28,11 @@ class DeviceAbsent(DeviceError):
     """The device is not here: its driver or its hardware is missing. No fault of the adapter, and never a pass."""
 
 
-_REFUSALS: dict[str, type[DeviceError]] = {"mistyped": DeviceNotFoundError, "absent": DeviceAbsent}
+_REFUSALS: dict[str, type[OarlockError]] = {
+    "mistyped": DeviceNotFoundError,
+    "absent": DeviceAbsent,
+    "unready": ConfigError,
+}
 
 _MOST_DEATHS = 8
 """Processes that a group may lose before the rest of its cases is given up."""
@@ -81,7 +85,8 @@ def make_plan(device: str, levels: Sequence[str], options: Options) -> Plan:
     """Ask a child process what there is to certify.
 
     Raises DeviceNotFoundError for a name that is mistyped (the text lists what there is), DeviceAbsent for a device
-    whose driver or hardware is not here, DeviceError for one that cannot be opened or described.
+    whose driver or hardware is not here, DeviceError for one that cannot be opened or described, ConfigError where the
+    suite lacks what it needs itself.
     """
     with _Child({"device": device, "levels": list(levels), "options": options.to_json()}) as child:
         for event in child.events(options.deadline_s):

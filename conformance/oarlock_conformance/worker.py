@@ -111,7 +111,10 @@ def _plan(device: Device, levels: Sequence[str], options: Options, channel: Chan
 
 
 def why_refused(name: str, error: OarlockError) -> str:
-    """Why a device could not be used: "mistyped" (its name), "absent" (its driver or hardware), or "broken"."""
+    """Why nothing could be done: "mistyped" (the device's name), "absent" (its driver or hardware), "broken", or
+    "unready" (what the suite itself needs is missing)."""
+    if isinstance(error, ConfigError):
+        return "unready"
     if not isinstance(error, DeviceNotFoundError):
         return "broken"
     if error.__cause__ is not None:

@@ -12,6 +12,23 @@ import pytest
 
 RUN = Path(__file__).parent / "mutations" / "run.py"
 KERNELS = 300
+"""Kernels that the set may have at most."""
+_FATAL = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+import attempt, catalogue, run
+attempt.PROGRAMS = tuple(p for p in attempt.PROGRAMS if p.name == "fused chain")
+place = "better = b.lt(y, x) if largest else b.lt(x, y)"
+planted = [
+    catalogue.Mutation("dies", "lower.elementwise", place, "__import__('signal').raise_signal(11)"),
+    catalogue.Mutation("hangs", "lower.elementwise", place, "[None for _ in iter(int, 1)]"),
+    catalogue.Mutation("lives", "lower.elementwise", place, "better = b.lt(y, x)"),
+    catalogue.Mutation("wrong", "lower.elementwise", place, "better = b.lt(x, y)"),
+]
+catalogue.MUTATIONS.clear()
+catalogue.MUTATIONS.update({mutation.name: mutation for mutation in planted})
+print(json.dumps(run.run_table(planted, 2, False, lambda line: None, 6.0).to_json()))
+"""
 
 
 def table(*words: str) -> dict[str, object]:
@@ -45,3 +62,25 @@ def test_unknown_mutation_ends_with_2() -> None:
     done = subprocess.run([sys.executable, str(RUN), "--only", "no_such"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "no mutation matches no_such" in done.stderr
+
+
+def test_attempt_that_dies_or_hangs_ends_as_such() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _FATAL, str(RUN.parent)], capture_output=True, text=True, check=False, timeout=100
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = json.loads(done.stdout)
+    ends = {row["name"]: (row["caught"], row["by"], row["changed"], row["looked"]) for row in found["rows"]}
+    assert ends == {
+        "dies": (True, "crash", 1, 1),
+        "hangs": (True, "time-out", 1, 1),
+        "lives": (False, "", 0, 3),
+        "wrong": (True, "value", 1, 1),
+    }
+    reasons = {row["name"]: (row["first"], row["reason"]) for row in found["rows"]}
+    first = "kernel: fused chain on functions"
+    assert reasons["dies"] == (first, "its process died of SIGSEGV")
+    assert reasons["hangs"] == (first, "its process said nothing for 6 s")
+    assert found["by"] == {"crash": 1, "time-out": 1, "value": 1}
+    assert found["crash_only"] == ["dies", "hangs"]
+    assert (found["wrong"], found["planted"], found["caught"]) == ([], 4, 3)

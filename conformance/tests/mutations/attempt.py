@@ -10,11 +10,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy.typing as npt
+from apart import Ended, Say
 from catalogue import MUTATIONS, Through
 from planting import Stale, plant
 from programs import TARGETS, Program, programs
 
-__all__ = ["PROGRAMS", "Healthy", "Row", "attempt", "healthy_digests", "healthy_faults"]
+__all__ = ["PROGRAMS", "Healthy", "Row", "attempt", "forkable", "healthy_digests", "healthy_faults", "row_of"]
 
 Array = npt.NDArray[Any]
 Digests = dict[str, tuple[str, int]]
@@ -38,7 +39,8 @@ class Healthy:
 @dataclass(frozen=True, slots=True)
 class Row:
     """What became of a mutation. ``changed``: programs looked at whose kernels changed; ``first``: the first whose
-    results are wrong; ``by``: "value", or "error" where the compiler or the interpreter refused it."""
+    results are wrong; ``by``: "value"; "error" where the compiler or the interpreter refused it; "crash" or "time-out"
+    where the process of the attempt died of it or hung."""
 
     name: str
     module: str
@@ -53,6 +55,11 @@ class Row:
     @property
     def caught(self) -> bool:
         return bool(self.first) and self.changed > 0
+
+    @property
+    def crash_only(self) -> bool:
+        """Whether it was caught, but no result was seen to be wrong and nothing refused it."""
+        return self.caught and self.by in ("crash", "time-out")
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "caught": self.caught}
@@ -94,16 +101,21 @@ def _digest(work: _Work) -> tuple[str, int]:
     return hashlib.sha256(text.encode()).hexdigest(), kernels
 
 
-def healthy_digests(through: Through) -> Digests:
+def healthy_digests(through: Through, say: Say) -> Digests:
     """What each program is lowered to without a mutation."""
-    return {work.key: _digest(work) for work in _work(through)}
+    digests: Digests = {}
+    for work in _work(through):
+        say(work.key)
+        digests[work.key] = _digest(work)
+    return digests
 
 
-def healthy_faults(keys: frozenset[str] | None, through: Through) -> list[str]:
+def healthy_faults(keys: frozenset[str] | None, through: Through, say: Say) -> list[str]:
     """What is wrong without a mutation (nothing) with the programs ``keys`` (None: all)."""
     wrong = []
     for work in _work(through):
         if keys is None or work.key in keys:
+            say(work.key)
             text, _ = _judged(work)
             wrong += [f"{work.key}: {text[:300]}"] * bool(text)
     return wrong
@@ -116,8 +128,11 @@ def _judged(work: _Work) -> tuple[str, str]:
         return f"{type(error).__name__}: {error}", "error"
 
 
-def attempt(name: str, healthy: Healthy) -> Row:
-    """Plant a mutation in this process, and look at kernels until one that it changed is seen to be wrong."""
+def attempt(name: str, healthy: Healthy, say: Say) -> Row:
+    """Plant a mutation in this process, and look at kernels until one that it changed is seen to be wrong.
+
+    It says (programs changed, looked at, key) before each program, as they are if the process does not survive it.
+    """
     start = time.perf_counter()
     mutation = MUTATIONS[name]
     changed = looked = 0
@@ -130,6 +145,7 @@ def attempt(name: str, healthy: Healthy) -> Row:
         plant(mutation)
         for work in _work(mutation.through):
             looked += 1
+            say((changed + 1, looked, work.key))
             try:
                 if _digest(work)[0] == healthy.digests[work.key][0]:
                     continue
@@ -145,6 +161,17 @@ def attempt(name: str, healthy: Healthy) -> Row:
     except Stale as error:
         return row(reason=str(error))
     return row(reason="no kernel of the set shows it" if changed else "it changes no kernel of the set")
+
+
+def row_of(name: str, ended: Ended) -> Row:
+    """The row of an attempt that gave one, or that ended otherwise: RuntimeError for what is no fault of a kernel."""
+    if ended.by == "value":
+        row: Row = ended.value
+        return row
+    if ended.by == "error" or ended.note is None:
+        raise RuntimeError(f"the attempt of {name} did not get to a kernel: {ended.reason}")
+    mutation, (changed, looked, key) = MUTATIONS[name], ended.note
+    return Row(name, mutation.module, mutation.through, changed, looked, key, ended.by, ended.reason, ended.seconds)
 
 
 def forkable() -> None:

@@ -5,7 +5,8 @@
 A mutation replaces one text in lowering, schedules, legalisation, maths or rendering, in a process of its own. Of a
 set of at most 300 kernels, generated from the operator records and from fusion groups, those that it changes are run
 (in the interpreter of the kernel dialect; what renderers write, on a device) until one gives a wrong result, which
-without the mutation is right. A mutation that changes no kernel counts as not caught. The exit status is 0 when all
+without the mutation is right. An attempt whose process dies, or says nothing for the deadline, is caught by that, and
+is listed apart. A mutation that changes no kernel counts as not caught. The exit status is 0 when all
 were caught, 1 when one was not, 2 when a kernel is wrong without a mutation.
 """
 
@@ -14,20 +15,23 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import json
-import multiprocessing
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from attempt import Healthy, Row, attempt, forkable, healthy_digests, healthy_faults
+from apart import Ended, apart
+from attempt import Healthy, Row, attempt, forkable, healthy_digests, healthy_faults, row_of
 from catalogue import MUTATIONS, Mutation, Through
 
-_T = TypeVar("_T")
+DEADLINE_S = 60.0
+"""A process that says nothing for so long (it speaks before each program) hangs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +49,17 @@ class Table:
     def good(self) -> bool:
         return not self.wrong and all(row.caught for row in self.rows)
 
+    @property
+    def by(self) -> dict[str, int]:
+        """How many were caught by what, the most first."""
+        return dict(Counter(row.by for row in self.rows if row.caught).most_common())
+
     def to_json(self) -> dict[str, Any]:
         return {
             "planted": len(self.rows),
             "caught": sum(row.caught for row in self.rows),
+            "by": self.by,
+            "crash_only": [row.name for row in self.rows if row.crash_only],
             "wrong": list(self.wrong),
             "kernels": self.kernels,
             "seconds": round(self.seconds, 1),
@@ -68,27 +79,41 @@ def chosen(names: Sequence[str], shard: tuple[int, int]) -> list[Mutation]:
     return found[len(found) * number // parts : len(found) * (number + 1) // parts]
 
 
-def run_table(mutations: Sequence[Mutation], jobs: int, full: bool, tell: Callable[[str], None]) -> Table:
+def run_table(
+    mutations: Sequence[Mutation],
+    jobs: int,
+    full: bool,
+    tell: Callable[[str], None],
+    deadline_s: float = DEADLINE_S,
+) -> Table:
     """Try every mutation; ``full``: also run all that no mutation changed, to see that it is right."""
     start = time.perf_counter()
     forkable()
     ways: list[Through] = list(dict.fromkeys(mutation.through for mutation in mutations))
-    with multiprocessing.get_context("fork").Pool(jobs, maxtasksperchild=1) as pool:
-        digests: dict[str, tuple[str, int]] = {}
-        for way, found in zip(ways, pool.imap(healthy_digests, ways), strict=True):
-            tell(f"healthy   {way}: {len(found)} programs, {sum(count for _, count in found.values())} kernels")
-            digests.update(found)
-        healthy = Healthy(digests)
-        rows: list[Row] = []
-        waiting = [(mutation, pool.apply_async(attempt, (mutation.name, healthy))) for mutation in mutations]
-        for _, answer in waiting:
-            rows.append(answer.get())
-            tell(_line(rows[-1]))
-        keys = None if full else frozenset(row.first for row in rows)
-        checks = [pool.apply_async(healthy_faults, (keys, way)) for way in ways]
-        wrong = [text for check in checks for text in check.get()]
-    kernels = {way: healthy.kernels(way) for way in ways}
-    return Table(tuple(rows), kernels, tuple(wrong), time.perf_counter() - start, jobs)
+    digests: dict[str, tuple[str, int]] = {}
+    for number, ended in apart([partial(healthy_digests, way) for way in ways], jobs, deadline_s):
+        found = _healthy(ended)
+        tell(f"healthy   {ways[number]}: {len(found)} programs, {sum(count for _, count in found.values())} kernels")
+        digests.update(found)
+    healthy = Healthy(digests)
+    rows: dict[int, Row] = {}
+    for number, ended in apart([partial(attempt, m.name, healthy) for m in mutations], jobs, deadline_s):
+        rows[number] = row_of(mutations[number].name, ended)
+        tell(_line(rows[number]))
+    keys = None if full else frozenset(row.first for row in rows.values())
+    wrong: list[str] = []
+    for _, ended in apart([partial(healthy_faults, keys, way) for way in ways], jobs, deadline_s):
+        wrong += ended.value if ended.by == "value" else [f"{ended.note}: {ended.reason}"]
+    kernels: dict[str, int] = {way: healthy.kernels(way) for way in ways}
+    ordered = tuple(rows[number] for number in range(len(mutations)))
+    return Table(ordered, kernels, tuple(wrong), time.perf_counter() - start, jobs)
+
+
+def _healthy(ended: Ended) -> dict[str, tuple[str, int]]:
+    if ended.by != "value":
+        raise RuntimeError(f"without a mutation, {ended.note or 'the first program'}: {ended.reason}")
+    found: dict[str, tuple[str, int]] = ended.value
+    return found
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -138,10 +163,15 @@ def _line(row: Row) -> str:
 
 
 def _lines(table: Table) -> list[str]:
-    """The table for a person."""
-    lines = [f"wrong without a mutation: {text}" for text in table.wrong] + [_line(row) for row in table.rows]
-    caught = sum(row.caught for row in table.rows)
-    return [*lines, f"{caught} of {len(table.rows)} caught in {table.seconds:.0f} s, {table.jobs} jobs"]
+    """The table for a person: crash-only catches apart, then the sum."""
+    lines = [f"wrong without a mutation: {text}" for text in table.wrong]
+    crashes = [row for row in table.rows if row.crash_only]
+    lines += [_line(row) for row in table.rows if row not in crashes]
+    if crashes:
+        lines += ["caught by a crash or a time-out alone:", *(_line(row) for row in crashes)]
+    how = ", ".join(f"{count} by {kind}" for kind, count in table.by.items())
+    caught = sum(table.by.values())
+    return [*lines, f"{caught} of {len(table.rows)} caught ({how}) in {table.seconds:.0f} s, {table.jobs} jobs"]
 
 
 if __name__ == "__main__":

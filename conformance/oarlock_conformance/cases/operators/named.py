@@ -53,11 +53,13 @@ def named(
     contract: str,
     *,
     over: Sequence[DType] = (),
+    stores: Sequence[DType] = (),
     quick: Sequence[DType] | bool = True,
     needs: Needs = lambda device: "",
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a function of (device, options) as the case ``identity``; of (device, options, dtype) as one case
-    ``identity/dtype`` for each dtype ``over``, of which those in ``quick`` belong to the quick setting.
+    """Register a function of (device, options) as the case ``identity``, which needs the dtypes that it ``stores``; of
+    (device, options, dtype) as one case ``identity/dtype`` for each dtype ``over``, of which those in ``quick`` belong
+    to the quick setting.
 
     It raises Failure, and may return details.
     """
@@ -65,7 +67,7 @@ def named(
     def register(check: Callable[..., Any]) -> Callable[..., Any]:
         group = identity.partition(".")[0]
         if not over:
-            _add(NamedCase(identity, group, contract, check, (), needs, bool(quick)))
+            _add(NamedCase(identity, group, contract, check, tuple(stores), needs, bool(quick)))
         for dtype in over:
             fast = quick if isinstance(quick, bool) else dtype in quick
             _add(NamedCase(f"{identity}/{dtype}", group, contract, _with(check, dtype), (dtype,), needs, fast))

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from oarlock import dtypes
 from oarlock.dtypes import DType
 from oarlock.ir import Value
-from oarlock.ops import ArrayBuilder
+from oarlock.ops import RECORDS, ArrayBuilder
 from oarlock.runtime import Device
 from oarlock_conformance.case import Failure, Options
 from oarlock_conformance.cases.operators.named import compute, expect, named
@@ -70,6 +70,23 @@ def _register_extremes() -> None:
 _register_extremes()
 
 
+@named("nan.sort", "NaN is sorted last, in whatever place it stood", over=_FLOATS, quick=_FLOATS[:1])
+def nan_sort(device: Device, options: Options, dtype: DType) -> None:
+    data = [_rows(length, dtype) for length in _LENGTHS[options.quick]]
+    found = compute(device, data, lambda b, *xs: [b.many("sort", x, axis=1, descending=False)[0] for x in xs])
+    for x, got in zip(data, found, strict=True):
+        expect(f"sort of {dtype} {x.shape}", got, np.sort(x.astype(np.float64), axis=1))
+
+
+@named("draws.long", "random bits do not repeat: every word of a long draw is that of its own counter")
+def draws_long(device: Device, options: Options) -> None:
+    given = (np.array([1, 2], np.uint32), np.array([0xFFFFFFFE, 7], np.uint32))
+    shape = (4099,)
+    (found,) = compute(device, list(given), lambda b, key, counter: [b("random_bits", key, counter, shape=shape)])
+    (wanted,) = RECORDS["random_bits"].reference(given, {"shape": shape})
+    expect("4,099 words, past the end of the counter's lower half", found, wanted)
+
+
 @named("nan.pairs", "maximum and minimum give NaN where either operand is NaN", over=_FLOATS, quick=_FLOATS[:2])
 def nan_pairs(device: Device, options: Options, dtype: DType) -> None:
     x = np.concatenate([_rows(length, dtype).reshape(-1) for length in _LENGTHS[options.quick]])
@@ -79,7 +96,11 @@ def nan_pairs(device: Device, options: Options, dtype: DType) -> None:
     expect(f"minimum of {dtype}", low, np.minimum(x.astype(np.float64), y.astype(np.float64)))
 
 
-@named("sum.float16_beyond_its_range", "float16 sums accumulate in float32: 4 x 32000 - 4 x 32000 is 0")
+@named(
+    "sum.float16_beyond_its_range",
+    "float16 sums accumulate in float32: 4 x 32000 - 4 x 32000 is 0",
+    stores=(dtypes.float16,),
+)
 def sum_overflow(device: Device, options: Options) -> None:
     x = np.array([32000.0] * 4 + [-32000.0] * 4, np.float16)
     rows = np.tile(x, (3, 1))
@@ -97,13 +118,13 @@ def sum_overflow(device: Device, options: Options) -> None:
         expect("the sum of 4 x 32000 and 4 x -32000 in float16", got, want)
 
 
-@named("sum.float16_ones", "the mean of 100,000 ones in float16 is 1")
+@named("sum.float16_ones", "the mean of 100,000 ones in float16 is 1", stores=(dtypes.float16,))
 def mean_of_ones(device: Device, options: Options) -> None:
     (got,) = compute(device, [np.ones(100_000, np.float16)], lambda b, x: [b("mean", x, axes=(0,))])
     expect("the mean of 100,000 float16 ones", got, np.ones(()))
 
 
-@named("sum.bfloat16_ones", "70,000 ones in bfloat16 sum to 70,000 rounded once")
+@named("sum.bfloat16_ones", "70,000 ones in bfloat16 sum to 70,000 rounded once", stores=(dtypes.bfloat16,))
 def sum_of_ones(device: Device, options: Options) -> None:
     x = np.ones(70_000, dtypes.bfloat16.numpy)
     (got,) = compute(device, [x], lambda b, x: [b("reduce_sum", x, axes=(0,))])

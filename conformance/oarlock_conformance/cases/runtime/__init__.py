@@ -52,6 +52,7 @@ _PROPERTIES: dict[str, tuple[Callable[[Device], bool], str]] = {
     "threads": (lambda device: device.target.has_threads, "the target's blocks have no threads"),
     "scope stream": (lambda device: device.info.failure_scope == "stream", "failure_scope is device"),
     "peer": (lambda device: peer_of(device) >= 0, "no other device of the adapter declares peer_copy"),
+    "can_be_filled": (lambda device: device.info.memory <= 8 << 30, "more than 8 GiB of memory: not filled"),
     "two_devices": (lambda device: len(device.adapter.devices()) > 1, "the adapter has one device"),
 }
 """What a case may need besides capabilities, and what is said where it is absent."""

@@ -166,7 +166,8 @@ def peer_order(bench: Bench) -> None:
     with _beside(bench) as (_, second):
         for number in range(10):
             busy, source, target, seen = second.filled(2), second.filled(64), bench.filled(64), bench.filled(64)
-            second.spin(busy, 1, seconds=0.003)
+            held = bench.filled(2)
+            (second if number % 2 else bench).spin(busy if number % 2 else held, 1, seconds=0.003)
             second.increment(source, second.filled(64, number), 64, 1)
             bench.increment(target, bench.filled(64, -5), 64, 1)
             copy_across(target, 16, source, 32, 128)

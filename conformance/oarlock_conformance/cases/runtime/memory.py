@@ -109,6 +109,31 @@ def exhausted(bench: Bench) -> None:
         device.set_memory_budget(None)
 
 
+@runtime_case(
+    "memory.allocate/driver_exhausted",
+    "a driver that runs out raises OutOfMemoryError, goes on, and has all of it again when it is freed",
+    "can_be_filled",
+)
+def driver_exhausted(bench: Bench) -> None:
+    device = bench.device
+    device.trim()
+    piece = min(device.target.limits.max_allocation, device.info.memory // 8) // 256 * 256
+    counts = []
+    for _ in range(2):
+        handles = []
+        try:
+            for _ in range(device.info.memory // piece + 1):
+                handles.append(device.gate.call("allocate", device.driver.allocate, piece))
+            expect(False, f"{len(handles)} allocations of {piece} bytes, more than there is, were given")
+        except OutOfMemoryError:
+            counts.append(len(handles))
+        finally:
+            for handle in handles:
+                device.gate.call("free", device.driver.free, handle)
+    expect(counts[0] == counts[1], f"{counts[0]} pieces of {piece} bytes the first time, {counts[1]} the second")
+    bench.works()
+
+
 @runtime_case("memory.allocate/evicts", "idle memory of one size is given back when another size needs it")
 def evicts(bench: Bench) -> None:
     device = bench.device

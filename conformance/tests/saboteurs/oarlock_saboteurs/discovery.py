@@ -6,7 +6,7 @@ import itertools
 from dataclasses import replace
 
 from oarlock.errors import DeviceError
-from oarlock.hal import DeviceInfo, Driver
+from oarlock.hal import DeviceInfo
 from oarlock.target import Target
 from oarlock_saboteurs import BrokenAdapter, saboteur
 from oarlock_saboteurs.bases import Pair
@@ -84,17 +84,6 @@ class ContractAhead(BrokenAdapter):
     def __init__(self) -> None:
         self.hit()
         super().__init__()
-
-
-@saboteur("discovery", "an index past the last device opens the last one")
-class IndexClipped(BrokenAdapter):
-    def devices(self) -> list[DeviceInfo]:
-        found = super().devices()
-        self.hit()
-        return found * 2  # the same device twice
-
-    def open(self, index: int) -> Driver:
-        return self.driver(self.devices()[0], self.plan)
 
 
 @saboteur("discovery", "devices() fails when it is called for the fourth time")

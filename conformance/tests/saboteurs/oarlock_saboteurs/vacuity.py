@@ -2,40 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
-from oarlock.hal import LaunchStep
+from oarlock.hal import Handle
 from oarlock_saboteurs import BrokenDriver, saboteur
 from oarlock_saboteurs.results import Array, Tampering
-from oarlock_sim.memory import Allocation
-from oarlock_sim.program import Program
 
 
-@saboteur("arithmetic", "every result is zero")
+@saboteur("arithmetic", "every result is zero: what kernels write, and what is copied to the host")
 class ResultsZeroed(Tampering):
     kinds = ()
 
     def tamper(self, old: Array, new: Array, wrote: Array) -> None:
         new[wrote] = 0
 
+    def copy_out(self, stream: Handle | None, dst: memoryview, src: Handle, src_offset: int) -> None:
+        super().copy_out(stream, dst, src, src_offset)
+        self.synchronize(stream, 60.0)  # the copy is done beside the host
+        dst[:] = bytes(len(dst))
 
-@saboteur("arithmetic", "kernels read something else than what was given: every byte of their operands is scrambled")
+
+@saboteur("arithmetic", "the device gets something else than what it was given: every byte is scrambled")
 class InputsScrambled(BrokenDriver):
-    def _run(self, step: LaunchStep) -> None:
-        arguments = self.find(step.program, Program, "scramble").signatures[step.entry].buffers
-        written = {handle for (handle, _, _), a in zip(step.buffers, arguments, strict=True) if a.access != "read"}
-        read = {
-            handle for (handle, _, _), a in zip(step.buffers, arguments, strict=True) if a.access == "read"
-        } - written
-        kept: list[tuple[Any, bytes]] = []
-        for handle in read:
-            view = self.find(handle, Allocation, "scramble").view
-            kept.append((view, bytes(view)))
-            scrambled = np.frombuffer(view, np.uint8)
-            scrambled ^= 0x5A
-            self.hit()
-        super()._run(step)
-        for view, content in kept:
-            view[:] = content
+    def copy_in(self, stream: Handle | None, dst: Handle, dst_offset: int, src: memoryview) -> None:
+        self.hit()
+        super().copy_in(stream, dst, dst_offset, memoryview(bytes(byte ^ 0x5A for byte in src.cast("B"))))
