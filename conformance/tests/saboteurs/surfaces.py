@@ -59,9 +59,12 @@ SURFACES: dict[str, Surface] = {
     # --- the operators --------------------------------------------------------------------------------------------
     "arithmetic": Surface(
         "operators",
-        _records(
-            "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "maximum", "minimum", "round",
-            "left_shift", "right_shift", "equal", "less", "negative", "abs",
+        (
+            "bool.*", "rounding.*",
+            *_records(
+                "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "maximum", "minimum", "round",
+                "left_shift", "right_shift", "equal", "less", "negative", "abs",
+            ),
         ),
     ),
     "elementary": Surface("operators", _records("tanh", "exp", "sqrt", "rsqrt", "log", "sigmoid", "erf", "power")),

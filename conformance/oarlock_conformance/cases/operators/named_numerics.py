@@ -10,10 +10,12 @@ import numpy.typing as npt
 
 from oarlock import dtypes
 from oarlock.dtypes import DType
-from oarlock.ir import Value
+from oarlock.ir import TensorType, Value
 from oarlock.ops import RECORDS, ArrayBuilder
-from oarlock.runtime import Device
+from oarlock.runtime import Device, from_numpy
+from oarlock.runtime.execute import plan_for
 from oarlock_conformance.case import Failure, Options
+from oarlock_conformance.cases.operators.build import build_function
 from oarlock_conformance.cases.operators.named import compute, expect, named
 
 __all__: list[str] = []
@@ -153,6 +155,56 @@ def subnormal_sum(device: Device, options: Options, dtype: DType) -> None:
         if abs(float(got) - exact) > 1e-5 * exact and not (may_flush and float(got) == 0.0):
             declared = "declares" if may_flush else "does not declare"
             raise Failure(f"{what}: {got}, expected {exact:.4g}; the device {declared} flush_to_zero for {dtype}")
+
+
+@named(
+    "rounding.product_sum",
+    "a product and the sum or difference after it are rounded one by one, fused or not: x * y - round(x * y) is 0",
+    over=_FLOATS,
+    quick=_FLOATS[:2],
+)
+def product_sum(device: Device, options: Options, dtype: DType) -> None:
+    random = np.random.default_rng(options.seed)
+    x, y, other = (random.uniform(1, 2, 515).astype(dtype.numpy) for _ in range(3))
+    for what, z in (("round(x * y)", x * y), ("a number", other)):
+        found = compute(
+            device,
+            [x, y, z],
+            lambda b, x, y, z: [
+                b("subtract", b("multiply", x, y), z),
+                b("subtract", z, b("multiply", x, y)),
+                b("add", b("multiply", x, y), b("negative", z)),
+            ],
+        )
+        for form, got, want in zip(
+            ("x * y - z", "z - x * y", "x * y + -z"), found, (x * y - z, z - x * y, x * y + -z), strict=True
+        ):
+            expect(f"{form} of {dtype}, z being {what}", got, want)
+
+
+@named("bool.bytes", "true is 1 in memory and false is 0, whatever operator stored it: other readers see the bytes")
+def bool_bytes(device: Device, options: Options) -> None:
+    x, y = np.resize(np.arange(5, dtype=np.float32) - 2, 195).reshape(39, 5), np.zeros((39, 5), np.float32)
+    types = [TensorType(dtypes.float32, x.shape)] * 2
+    wanted = {
+        "less": x < y, "not_equal": x != y, "convert": x != 0, "logical_not": x >= y, "reduce_max": (x < y).any(1),
+        "transpose": (x < y).T,
+    }  # fmt: skip
+
+    def body(b: ArrayBuilder, x: Value, y: Value) -> list[Value]:
+        less = b("less", x, y)
+        return [
+            less, b("not_equal", x, y), b("convert", x, dtype=dtypes.bool_), b("logical_not", less),
+            b("reduce_max", less, axes=(1,)), b("transpose", less, permutation=(1, 0)),
+        ]  # fmt: skip
+
+    results = plan_for(build_function(types, body, "bools"), device).run([from_numpy(v, device) for v in (x, y)])
+    for (name, want), result in zip(wanted.items(), results, strict=True):
+        raw = np.empty(result.nbytes, np.uint8)
+        device.copy_out(raw, result.buffer, result.offset_bytes)
+        device.synchronize()
+        kind = dtypes.uint8 if result.storage == dtypes.bool_ else result.storage
+        expect(f"what {name} stored", raw.view(kind.numpy).reshape(want.shape), want.astype(kind.numpy))
 
 
 # --- integers: against Python's whole numbers, which know no width ---

@@ -93,9 +93,8 @@ class BytesSaturate(Retelling):
 
 @saboteur("arithmetic", "division of integers rounds towards zero")
 class DivisionTruncates(Retelling):
-    words = ("floor_divide", "remainder")
-    pattern = r"\(\((v\d+) != 0\) & \(\(\1 < 0\) \^ \(v\d+ < 0\)\)\)"
-    replacement = r"(0)"
+    pattern = r"\((v\d+) != 0(?:LL)?\) & \(\(\1 < 0(?:LL)?\) \^ \(v\d+ < 0(?:LL)?\)\)"
+    replacement = r"0"
 
 
 @saboteur("arithmetic", "round rounds halves away from zero")
@@ -106,22 +105,27 @@ class HalvesRoundAway(Retelling):
 
 @saboteur("arithmetic", "a shift by the width of its type or more shifts by the rest")
 class ShiftsWrap(Retelling):
-    words = ("shift",)
-    pattern = r"_Bool (v\d+) = \((v\d+) < 32\) & \(0 <= \2\);"
-    replacement = r"_Bool \1 = (\2 < 64) & (0 <= \2);"
+    pattern = r"_Bool (v\d+) = \(?(v\d+) < (8|16|32|64)(?:u|U?LL)?\)?(?: & \(0(?:LL)? <= \2\))?;"
+
+    def retell(self, kernel: str) -> str:
+        for inside, amount, width in re.findall(self.pattern, kernel):
+            held = rf"\b{inside} \? {amount} : 0(?:u|U?LL)?(?=[;)])"
+            if re.search(held, kernel):
+                kernel = re.sub(held, f"{amount} & {int(width) - 1}", kernel)
+                kernel = re.sub(rf"_Bool {inside} = [^;]*;", f"_Bool {inside} = 1;", kernel)
+        return kernel
 
 
 @saboteur("arithmetic", "maximum and minimum of NaN and a number are the number")
 class MaximumSwallowsNan(Retelling):
-    pattern = r"\(\(2139095040u < v\d+\) \| (\(\w+ < (v\d+)\)) \) \? (v\d+) : (v\d+)"
-    replacement = r"(\1)"
+    pattern = r"\((?:v\d+|\(\d+U?L?L?u? < \w+\)) \| \((v\d+) < (v\d+)\)\) \? (v\d+) : (v\d+)"
 
     def retell(self, kernel: str) -> str:
-        return re.sub(r"\(\(2139095040u < v\d+\) \| \((\w+) < (\w+)\)\) \? (\w+) : (\w+)", _fmax, kernel)
+        return re.sub(self.pattern, _fmax, kernel)
 
 
 def _fmax(match: re.Match[str]) -> str:
-    kind = "fmaxf" if match[2] == match[3] else "fminf"
+    kind = "fmax" if match[2] == match[3] else "fmin"
     return f"{kind}({match[3]}, {match[4]})"
 
 
@@ -162,15 +166,8 @@ class TanhNearZeroInexact(Retelling):
 
 @saboteur("convert", "a float that becomes an integer is rounded to the nearest one")
 class ConversionRounds(Retelling):
-    pattern = r"\((u?int(?:32|64)_t)\)((?:in\d+|v\d+|r\d+)\b(?!\s*[\[\+\-<>]))"
-
-    def retell(self, kernel: str) -> str:
-        floats = set(re.findall(r"const (?:float|double) (v\d+) =", kernel))
-
-        def rounded(match: re.Match[str]) -> str:
-            return f"({match[1]})rint({match[2]})" if match[2] in floats else match[0]
-
-        return re.sub(self.pattern, rounded, kernel)
+    pattern = r"\((u?int(?:8|16|32|64)_t)\)\((\(v\d+ \| \(v\d+ \| v\d+\)\) \? 0\.0f? : v\d+)\)"
+    replacement = r"(\1)rint(\2)"
 
 
 @saboteur("window", "a window at the border reads the element beside it")
