@@ -55,13 +55,16 @@ class Request:
     baseline: Path | None = None
 
     def to_json(self) -> dict[str, Any]:
+        """What decides about cases and verdict: no paths of this machine."""
+        options = self.options.to_json()
+        del options["repro"]
         return {
             "levels": list(self.levels),
             "only": self.only,
             "jobs": self.jobs,
             "allow_unavailable": self.allow_unavailable,
             "shuffle": self.shuffle,
-            **self.options.to_json(),
+            **options,
         }
 
 

@@ -62,7 +62,7 @@ def verify(document: Document, sample: int = 20, seed: int | None = None, jobs: 
     if sample <= 0:
         return found
     request = document["request"]
-    options = Options(request["quick"], request["seed"], request["deadline_s"])
+    options = Options(request["quick"], request["seed"], request["deadline_s"], request["examples"])
     try:
         plan = make_plan(document["device"]["id"], request["levels"], options)
     except DeviceAbsent as error:

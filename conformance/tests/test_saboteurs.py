@@ -28,14 +28,11 @@ def table(*words: str) -> dict[str, object]:
 
 
 def check(found: dict[str, object]) -> None:
-    """Every fault was caught, but for those that are known to be open, which were not."""
-    from surfaces import OPEN
-
+    """Every fault was caught."""
     rows = found["rows"]
     assert isinstance(rows, list)
     assert not found["unhealthy"]
-    assert [row["name"] for row in rows if not row["caught"] and row["name"] not in OPEN] == []
-    assert [row["name"] for row in rows if row["caught"] and row["name"] in OPEN] == [], "no longer open: take it out"
+    assert [row["name"] for row in rows if not row["caught"]] == []
 
 
 def test_part_of_the_planted_faults_is_caught(part: str) -> None:
@@ -49,11 +46,10 @@ def test_every_planted_fault_is_caught(proven: Callable[[str], dict[str, object]
 
 def test_there_are_enough_saboteurs() -> None:
     from oarlock_saboteurs import SABOTEURS
-    from surfaces import OPEN, SURFACES
+    from surfaces import SURFACES
 
     assert len(SABOTEURS) >= 80
     assert {item.surface for item in SABOTEURS.values()} <= set(SURFACES)
-    assert set(OPEN) <= set(SABOTEURS)
 
 
 def test_unknown_saboteur_ends_with_2() -> None:

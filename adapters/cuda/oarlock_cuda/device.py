@@ -12,7 +12,6 @@ from oarlock.errors import DeviceError, DeviceNotFoundError
 from oarlock.hal import DeviceInfo, Driver, Handle
 from oarlock.target import Limits, Target
 from oarlock_cuda.graph import Graphs, Plan
-from oarlock_cuda.memory import Memory
 
 __all__ = ["CudaDriver", "device_count", "info_of", "open_driver", "target_of"]
 
@@ -20,7 +19,7 @@ _RESERVED = 4096 - 1024
 """Bytes of a kernel's 4,096 for parameters that scalars may take; buffers have the rest, 8 bytes each."""
 
 
-class CudaDriver(Memory, Graphs, Driver):
+class CudaDriver(Graphs, Driver):
     """One open device, in its primary context, which other libraries of the process share."""
 
     def free(self, handle: Handle) -> None:

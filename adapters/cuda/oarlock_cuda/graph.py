@@ -14,6 +14,7 @@ from typing import Any
 
 from oarlock.errors import LaunchError
 from oarlock.hal import CopyStep, Handle, LaunchStep
+from oarlock_cuda.memory import Memory
 from oarlock_cuda.program import Programs
 
 __all__ = ["Graphs", "Plan"]
@@ -44,7 +45,7 @@ class Plan:
     arguments: tuple[Any, ...] = ()
 
 
-class Graphs(Programs):
+class Graphs(Memory, Programs):
     """The plan part of the driver (capability ``plans``)."""
 
     def prepare(self, steps: Sequence[LaunchStep | CopyStep]) -> Handle:
@@ -87,7 +88,7 @@ class Graphs(Programs):
     def _step(self, side: Handle, step: LaunchStep | CopyStep, bindings: Sequence[Handle], scalars: bytes) -> None:
         if isinstance(step, CopyStep):
             source, target = bindings[step.src], bindings[step.dst]
-            self.copy(side, target, step.dst_offset, source, step.src_offset, step.nbytes)  # type: ignore[attr-defined]
+            self.copy(side, target, step.dst_offset, source, step.src_offset, step.nbytes)
             return
         buffers = [(bindings[slot], base, extent) for slot, base, extent in step.buffers]
         self.launch(side, step.program, step.entry, step.grid, step.block, buffers, scalars)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from programs import Program
 
 from oarlock import dtypes
-from oarlock.codegen.fuse import memory_of
+from oarlock.codegen.free import memory_of
 from oarlock.codegen.kernel.interpret import run_kernel
 from oarlock.codegen.legalise import legalise
 from oarlock.codegen.lower.call import KernelCall

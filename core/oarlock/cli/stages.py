@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from oarlock.codegen.fuse import Group, is_free
+from oarlock.codegen.free import is_free
+from oarlock.codegen.fuse import Group
 from oarlock.codegen.lower.call import KernelCall, LibraryCall
 from oarlock.codegen.lower.group import label_of
 from oarlock.codegen.pipeline import Lowered, lower, prepare, render

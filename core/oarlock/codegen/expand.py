@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from oarlock import dtypes
-from oarlock.codegen.fuse import is_free, memory_of
+from oarlock.codegen.free import is_free, memory_of
 from oarlock.codegen.lower.anchors import pairs
 from oarlock.codegen.lower.elementwise import identity
 from oarlock.codegen.lower.tiles import contiguous_along, tiling

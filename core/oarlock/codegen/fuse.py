@@ -12,16 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from oarlock.codegen.values import ints, numel, shape_of, splat_value
+from oarlock.codegen.free import REDUCTIONS, base_of, is_free, significant, through
+from oarlock.codegen.values import ints, numel, shape_of
 from oarlock.ir import Operation, ScalarType, TensorType, Value
 from oarlock.target import Target
 
-__all__ = [
-    "ANCHORS", "Group", "MOVERS", "REDUCTIONS", "SOLITARY", "base_of", "fuse", "is_free", "memory_of",
-    "through",
-]  # fmt: skip
+__all__ = ["ANCHORS", "MOVERS", "SOLITARY", "Group", "fuse"]
 
-REDUCTIONS = ("array.reduce_sum", "array.reduce_prod", "array.reduce_max", "array.reduce_min")
 ANCHORS = (
     "array.dot_general", "array.convolution", "schedule.convolution", "array.window_reduce", "array.argmax",
     "array.argmin",
@@ -29,43 +26,9 @@ ANCHORS = (
 SOLITARY = ("array.scatter", "array.scan", "schedule.merge_pass")
 """Operators that have a kernel of their own and take no part in fusion."""
 MOVERS = ("array.pad", "array.concat", "array.gather", "array.random_bits", "schedule.copy")
-_FREE = (
-    "array.broadcast", "array.reshape", "array.transpose", "array.slice", "array.reverse", "array.iota",
-    "array.from_scalar",
-)  # fmt: skip
 SIZE_BYTES = 64
 """What sizes may take of a scalar block, where run-time scalars take the most."""
 MAX_MEMBERS = 64
-
-
-def is_free(op: Operation) -> bool:
-    """Whether readers of ``op`` compute it rather than load it."""
-    if op.name == "array.constant":
-        return splat_value(op.result) is not None
-    return op.name in _FREE or (op.name in REDUCTIONS and _reduced(op) == 1 and numel(op.operands[0]) != 0)
-
-
-def _reduced(op: Operation) -> int:
-    shape = shape_of(op.operands[0])
-    count = 1
-    for axis in ints(op, "axes"):
-        count *= shape[axis]
-    return count
-
-
-def base_of(value: Value) -> Value | None:
-    """The value behind free operators; None when nothing but numbers is there."""
-    op = value.defining_op
-    while op is not None and is_free(op):
-        if not op.operands or op.name == "array.from_scalar":
-            return None
-        value = op.operands[0]
-        op = value.defining_op
-    return value
-
-
-def _significant(shape: Sequence[int]) -> tuple[int, ...]:
-    return tuple(d for d in shape if d != 1)
 
 
 @dataclass(slots=True, eq=False)
@@ -96,7 +59,7 @@ class Group:
     @property
     def domain(self) -> tuple[int, ...]:
         """The sizes of the domain without ones."""
-        return _significant(self.shape)
+        return significant(self.shape)
 
     @property
     def reduced(self) -> frozenset[int]:
@@ -252,7 +215,7 @@ class _Fuser:
         """The map of ``op``'s result in ``group``, or None when it has no place there. May set ``group.axes``."""
         if op.name in REDUCTIONS:
             return self.fit_reduction(op, group)
-        sizes = _significant(shape_of(op.results[0]))
+        sizes = significant(shape_of(op.results[0]))
         element = tuple(range(len(group.domain)))
         candidates: list[tuple[int, ...]] = []
         if sizes == group.domain:
@@ -270,10 +233,10 @@ class _Fuser:
 
     def fit_reduction(self, op: Operation, group: Group) -> tuple[int, ...] | None:
         (x,) = op.operands
-        if group.anchor is not None or _significant(shape_of(x)) != group.domain or numel(x) == 0:
+        if group.anchor is not None or significant(shape_of(x)) != group.domain or numel(x) == 0:
             return None
-        significant = [i for i, d in enumerate(shape_of(x)) if d != 1]
-        reduced = frozenset(k for k, i in enumerate(significant) if i in ints(op, "axes"))
+        kept = [i for i, d in enumerate(shape_of(x)) if d != 1]
+        reduced = frozenset(k for k, i in enumerate(kept) if i in ints(op, "axes"))
         if group.axes is not None and reduced != group.reduced:
             return None
         base = base_of(x)
@@ -473,40 +436,9 @@ class _Fuser:
         return group
 
 
-def through(op: Operation, current: Sequence[int | None]) -> list[int | None] | None:
-    """The domain's dimensions behind a free operator's operand, given those of its result; None: not one to one."""
-    operand = shape_of(op.operands[0])
-    if op.name == "array.broadcast":
-        dims = ints(op, "dims")
-        return [current[dims[i]] if d != 1 else None for i, d in enumerate(operand)]
-    if op.name == "array.transpose":
-        result: list[int | None] = [None] * len(operand)
-        for i, p in enumerate(ints(op, "permutation")):
-            result[p] = current[i]
-        return result
-    if op.name == "array.reshape" or op.name in REDUCTIONS:
-        if _significant(operand) != _significant(shape_of(op.result)):
-            return None
-        known = iter([c for c, d in zip(current, shape_of(op.result), strict=True) if d != 1])
-        return [next(known) if d != 1 else None for d in operand]
-    return None
-
-
 def fuse(function: Operation, target: Target, claimed: Mapping[Operation, object] | None = None) -> list[Group]:
     """The kernels of a function of array primitives with static shapes, in an order in which they can run.
 
     Operations in ``claimed`` run as the adapter's own kernels.
     """
     return _Fuser(function, target, claimed or {}).run()
-
-
-def memory_of(value: Value) -> Value:
-    """The value whose memory ``value`` shares: what is behind reshapes; itself where it must be computed."""
-    current = value
-    while True:
-        op = current.defining_op
-        if op is None or not is_free(op):
-            return current
-        if op.name != "array.reshape":
-            return value
-        current = op.operands[0]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 
 from oarlock import dtypes
-from oarlock.codegen.fuse import Group, is_free, memory_of
+from oarlock.codegen.free import is_free, memory_of
+from oarlock.codegen.fuse import Group
 from oarlock.codegen.lower.anchors import ANCHOR_ELEMENTS
 from oarlock.codegen.lower.call import KernelCall, LibraryCall
 from oarlock.codegen.lower.pointwise import lower_pointwise

@@ -11,7 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from oarlock.codegen.fuse import REDUCTIONS, Group, is_free
+from oarlock.codegen.free import REDUCTIONS, is_free
+from oarlock.codegen.fuse import Group
 from oarlock.codegen.kernel.builder import dtype_of
 from oarlock.codegen.lower.anchors import accumulator
 from oarlock.codegen.lower.call import KernelCall

@@ -10,7 +10,8 @@ import threading
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
-from oarlock.codegen.fuse import Group, is_free
+from oarlock.codegen.free import is_free
+from oarlock.codegen.fuse import Group
 from oarlock.codegen.lower.call import KernelCall
 from oarlock.codegen.values import ints
 from oarlock.ir import Operation, Value

@@ -12,7 +12,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from oarlock.codegen.fuse import Group, is_free
+from oarlock.codegen.free import is_free
+from oarlock.codegen.fuse import Group
 from oarlock.codegen.lower.anchors import accumulator, pairs
 from oarlock.codegen.lower.call import KernelCall
 from oarlock.codegen.lower.domain import member_index

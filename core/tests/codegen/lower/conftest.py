@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from oarlock import dtypes
-from oarlock.codegen.fuse import memory_of
+from oarlock.codegen.free import memory_of
 from oarlock.codegen.kernel.interpret import run_kernel
 from oarlock.codegen.lower.call import KernelCall
 from oarlock.codegen.pipeline import lower, prepare
