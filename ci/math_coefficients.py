@@ -167,10 +167,6 @@ FITS = {
         _root(lambda r: (mp.cosh(r) - 1) / r**2), _root(lambda r: r**2 / mp.cosh(r)), (TINY, HALF_LN2**2),
         {32: 3, 64: 6}, "cosh r = 1 + z p(z), z = r^2",
     ),
-    "TANH": Fit(
-        _root(lambda x: (mp.tanh(x) / x - 1) / x**2), _root(lambda x: x**3 / mp.tanh(x)), (TINY, mp.mpf("0.391")),
-        {32: 5, 64: 12}, "tanh x = x + x z p(z), z = x^2, up to 0.625",
-    ),
     "ERF": Fit(
         _root(lambda x: mp.erf(x) / x - 1), _root(lambda x: x / mp.erf(x)), (TINY, mp.mpf("1.001")), {32: 7, 64: 14},
         "erf x = x + x p(z), z = x^2, up to 1",

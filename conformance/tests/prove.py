@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -40,9 +41,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
         worst = max(worst, done.returncode)
         found = {**json.loads(done.stdout), "suite_hash": _suite_hash()}
-        (given.output / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n")
+        (given.output / f"{name}.json").write_text(_here(json.dumps(found, indent=1)) + "\n")
     (given.output / "index.md").write_text(page(given.output))
     return worst
+
+
+def _here(text: str) -> str:
+    """``text`` without the folders of this machine."""
+    text = re.sub(r"/[^\s\"']*?/(?:site-packages|lib/python3\.\d+)/", "", text)
+    return text.replace(f"{HERE.parents[1]}/", "")
 
 
 def _suite_hash() -> str:
@@ -87,7 +94,9 @@ def _saboteurs(found: dict[str, Any]) -> list[str]:
 def _mutations(found: dict[str, Any]) -> list[str]:
     text = f"{found['caught']} of {found['planted']} mutations of the compiler caught, {found['seconds']:.0f} s with "
     kernels = ", ".join(f"{count} as {way}" for way, count in found["kernels"].items())
-    text += f"{found['jobs']} jobs. Kernels looked at: {kernels}."
+    kinds = Counter(row["by"] for row in found["rows"] if row["caught"])
+    how = ", ".join(f"{count} by {kind}" for kind, count in kinds.most_common())
+    text += f"{found['jobs']} jobs: {how}. Kernels looked at: {kernels}."
     rows = [
         f"| {row['module']} | {row['name']} | {row['by'] if row['caught'] else '**not caught**'} | {row['changed']} | "
         f"{row['first'] or row['reason']} |"

@@ -27,6 +27,8 @@ class Config:
     """Whether freed device memory is kept for reuse (``OARLOCK_POOL``)."""
     poison: bool = False
     """Whether freed device memory is overwritten, to show use after free (``OARLOCK_POISON``)."""
+    verify: bool = False
+    """Whether programs are verified after each pass, for debugging (``OARLOCK_VERIFY``)."""
     watchdog_s: float = 300.0
     """Deadline of a driver call, in seconds; 0 turns the watchdog off (``OARLOCK_WATCHDOG_S``)."""
     communication_s: float = 120.0
@@ -72,6 +74,7 @@ def _load() -> Config:
         eager=_flag("OARLOCK_EAGER", False),
         pool=_flag("OARLOCK_POOL", True),
         poison=_flag("OARLOCK_POISON", False),
+        verify=_flag("OARLOCK_VERIFY", False),
         watchdog_s=_number("OARLOCK_WATCHDOG_S", 300.0),
         communication_s=_number("OARLOCK_COMMUNICATION_S", 120.0),
         threads=int(_number("OARLOCK_THREADS", 0)),

@@ -17,7 +17,7 @@ A package names a module in an entry-point group; the module has one function ma
 |---------------------|--------------------|------------------------------------------------|
 | oarlock.adapters    | oarlock_adapter    | an ``oarlock.hal.Adapter``                     |
 | oarlock.dialects    | oarlock_dialect    | an ``oarlock.ir.Dialect``                      |
-| oarlock.passes      | oarlock_pass       | a function over an ``oarlock.ir.Operation``    |
+| oarlock.passes      | oarlock_pass       | an ``oarlock.ir.Pass`` of the entry's name     |
 | oarlock.importers   | oarlock_importer   | an ``Importer`` of one model format            |
 | oarlock.models      | oarlock_model      | a function that gives the path of a model file |
 | oarlock.engines     | oarlock_engine     | an engine object                               |
@@ -33,7 +33,7 @@ import pluggy
 
 if TYPE_CHECKING:
     from oarlock.hal import Adapter
-    from oarlock.ir import Dialect, Operation
+    from oarlock.ir import Dialect, Pass
 
 __all__ = ["GROUPS", "PROJECT", "Hooks", "Importer", "hookimpl", "hookspec"]
 
@@ -76,8 +76,8 @@ class Hooks:
         """The dialect."""
 
     @hookspec(firstresult=True)
-    def oarlock_pass(self) -> Callable[[Operation], object] | None:
-        """The pass."""
+    def oarlock_pass(self) -> Pass | None:
+        """The pass, which every program takes where ``applies`` says so. Its ``after`` and ``before`` place it."""
 
     @hookspec(firstresult=True)
     def oarlock_importer(self) -> Importer | None:

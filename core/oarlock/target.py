@@ -54,7 +54,7 @@ class Target:
     ``language`` names the renderer (``"llvm"``, ``"c99"``, ``"opencl"``, ...); ``compute`` the dtype names that
     arithmetic exists for; ``storage`` maps a dtype name to the name of the physical dtype that holds it (absent: the
     dtype itself when it is in ``compute``, else it cannot be stored); ``abilities`` are words such as
-    ``"local_memory"``, ``"subgroups"``, ``"atomics"``, ``"fma"``.
+    ``"local_memory"``, ``"subgroup_32"``, ``"atomics"``, ``"fma"``, ``"matrix_float16"``.
     """
 
     language: str
@@ -90,6 +90,17 @@ class Target:
     def has_threads(self) -> bool:
         """Whether a block has threads (the GPU kind of target) rather than being a function (the CPU kind)."""
         return self.limits.max_threads > 1
+
+    @property
+    def subgroup(self) -> int:
+        """Threads that exchange values without memory, neighbours in a block; 0: none (no ability ``subgroup_N``)."""
+        widths = [int(word.removeprefix("subgroup_")) for word in self.abilities if word.startswith("subgroup_")]
+        return max(widths, default=0)
+
+    @property
+    def has_fma(self) -> bool:
+        """Whether kernels multiply and add with one rounding."""
+        return "fma" in self.abilities
 
     def with_limits(self, **changes: Any) -> Target:
         """A copy with some limits changed."""

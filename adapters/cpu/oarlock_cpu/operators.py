@@ -1,4 +1,8 @@
-"""The library kernel: matrix products of float32 and float64 through NumPy, which brings a tuned BLAS."""
+"""The library kernel: thin matrix products of float32 and float64 through NumPy, which brings a tuned BLAS.
+
+Others are generated: those with 32 rows, columns and steps or more are packed and compute what follows on the tile, and
+a row times a matrix is bound by memory.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +20,8 @@ __all__ = ["CpuOperators", "MatrixProduct"]
 
 _SMALLEST = 1 << 14
 """Multiplications from which on the library's call is repaid."""
+_THIN = 32
+"""Rows, columns or steps below which generated tiles have little to hold in registers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,25 +61,25 @@ class CpuOperators:
     """Capability ``operators``."""
 
     def match(self, call: OperatorCall, target: Target) -> OperatorKernel | None:
-        """A MatrixProduct for a ``dot_general`` of one float dtype that is worth it; else None."""
+        """A MatrixProduct for a thin ``dot_general`` of one float dtype that is worth it; else None."""
         if call.name.removeprefix("array.") != "dot_general":
             return None
         (dtype, x), (y_dtype, y) = call.operands
-        result_dtype, shape = call.results[0]
+        result_dtype, result = call.results[0]
         if not dtype.name == y_dtype.name == result_dtype.name or dtype.name not in ("float32", "float64"):
             return None
         x_batch, y_batch = call.attributes["batch"]
         x_contract, y_contract = call.attributes["contract"]
         x_free = tuple(axis for axis in range(len(x)) if axis not in (*x_batch, *x_contract))
         y_free = tuple(axis for axis in range(len(y)) if axis not in (*y_batch, *y_contract))
-        batch, rows, inner = (_extent(x, axes) for axes in (x_batch, x_free, x_contract))
-        columns = _extent(y, y_free)
-        if batch * rows * inner * columns < _SMALLEST:
+        sides = ((x, x_batch), (x, x_free), (x, x_contract), (y, y_free))
+        batch, rows, inner, columns = (_extent(shape, axes) for shape, axes in sides)
+        if rows == 1 or min(rows, inner, columns) >= _THIN or batch * rows * inner * columns < _SMALLEST:
             return None
         return MatrixProduct(
             _Side(dtype, x, (*x_batch, *x_free, *x_contract), (batch, rows, inner)),
             _Side(dtype, y, (*y_batch, *y_contract, *y_free), (batch, inner, columns)),
-            _Side(dtype, shape, tuple(range(len(shape))), (batch, rows, columns)),
+            _Side(dtype, result, tuple(range(len(result))), (batch, rows, columns)),
         )
 
 

@@ -325,7 +325,7 @@ def test_missing_llvmlite_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> No
         ((3, 40, 30), (3, 30, 20), ((0,), (0,)), ((2,), (1,)), "bmk,bkn->bmn"),
         ((40, 3, 30), (30, 20, 3), ((1,), (2,)), ((2,), (0,)), "mbk,knb->bmn"),
         ((4, 10, 6, 5), (6, 5, 20), ((), ()), ((2, 3), (0, 1)), "abkl,kln->abn"),
-        ((1000,), (1000, 20), ((), ()), ((0,), (0,)), "k,kn->n"),
+        ((2, 1000), (1000, 20), ((), ()), ((1,), (0,)), "mk,kn->mn"),
     ],
 )
 def test_matrix_product_matches_einsum(

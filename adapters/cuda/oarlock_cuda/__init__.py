@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from importlib import import_module
 from types import ModuleType
@@ -37,11 +38,18 @@ class CudaAdapter(Adapter):
 
 def _device_module() -> ModuleType:
     try:
-        return import_module("oarlock_cuda.device")
+        with warnings.catch_warnings(action="ignore"):  # the error says it
+            return import_module("oarlock_cuda.device")
     except ImportError as error:
-        if "libcuda" in str(error):
-            raise DeviceError(f"NVIDIA's driver is missing ({error}): install it, version 525 or newer") from error
-        raise DeviceError(f"pycuda cannot be loaded ({error}): pip install oarlock[cuda]") from error
+        text = str(error)
+        if "libcuda" in text or "nvcuda" in text:
+            raise DeviceError(f"NVIDIA's driver is missing ({text}): install it, version 525 or newer") from error
+        if "undefined symbol: cu" in text:
+            raise DeviceError(
+                f"NVIDIA's driver is older than the CUDA that pycuda was built with ({text}): update the driver, or "
+                "build pycuda with an older toolkit"
+            ) from error
+        raise DeviceError(f"pycuda cannot be loaded ({text}): pip install oarlock[cuda]") from error
 
 
 @hookimpl

@@ -2,48 +2,70 @@
 
 from __future__ import annotations
 
+import ctypes
+import time
 from typing import Any
 
 import pycuda.driver as cuda
 
-from oarlock import dtypes
-from oarlock.codegen.render.cuda import FLAGS
-from oarlock.errors import DeviceError, DeviceNotFoundError
-from oarlock.hal import DeviceInfo, Driver, Handle
+from oarlock.errors import DeviceError, DeviceLostError, DeviceNotFoundError, DeviceTimeoutError
+from oarlock.hal import DeviceInfo, Driver
 from oarlock.target import Limits, Target
-from oarlock_cuda.graph import Graphs, Plan
+from oarlock_cuda import bare, compiler
+from oarlock_cuda.graph import Graphs
+from oarlock_cuda.target import target_for
 
 __all__ = ["CudaDriver", "device_count", "info_of", "open_driver", "target_of"]
 
-_RESERVED = 4096 - 1024
-"""Bytes of a kernel's 4,096 for parameters that scalars may take; buffers have the rest, 8 bytes each."""
+_CLOSE_S = 5.0
+_NO_DEVICE = "no CUDA-capable device"
 
 
 class CudaDriver(Graphs, Driver):
     """One open device, in its primary context, which other libraries of the process share."""
 
-    def free(self, handle: Handle) -> None:
-        if isinstance(handle, Plan):
-            self.free_plan(handle)
-        else:
-            super().free(handle)
-
     def close(self) -> None:
-        with self.current():
-            self.close_streams()
-            self.free_all()
-        self.context.detach()
+        """Let work in flight finish for a while; a device that hangs keeps all it has until the process ends."""
+        try:
+            self._settle()
+            self.call("close", self._drop_all)
+        except DeviceTimeoutError:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
+            return
+        except DeviceLostError:  # what pycuda's objects would give back went with the context
+            pass
+        bare.leave_context(self.context)
+
+    def _settle(self) -> None:
+        until = time.monotonic() + _CLOSE_S
+        for handle, thing in list(self.live.items()):
+            if isinstance(thing, cuda.Stream):
+                self.synchronize(handle, until - time.monotonic())
+
+    def _drop_all(self) -> None:
+        for address in list(self.pinned):
+            self.unlock(address)
+        for handle in [handle for handle in self.live if handle is not None]:
+            self.free(handle)
+        self.live.clear()
 
 
 def device_count() -> int:
-    """The number of devices; raises DeviceError where the driver does not answer."""
+    """The number of devices; raises DeviceError where the driver is unusable or too old."""
     try:
         cuda.init()
-        return int(cuda.Device.count())
+        count = int(cuda.Device.count())
     except cuda.Error as error:
-        if "NO_DEVICE" in str(error) or "no CUDA-capable" in str(error):
+        if _NO_DEVICE in str(error):
             return 0
-        raise DeviceError(f"NVIDIA's driver cannot be used ({error}): is it as new as pycuda's toolkit?") from error
+        raise DeviceError(f"NVIDIA's driver cannot be used ({error}): update or reinstall it") from error
+    speaks, needed = cuda.get_driver_version() // 1000, int(compiler.version().partition(".")[0])
+    if speaks < needed:
+        raise DeviceError(
+            f"NVIDIA's driver is too old: it runs CUDA {speaks}, and NVRTC {compiler.version()} compiles for CUDA "
+            f"{needed}: update the driver, or install an older compiler: pip install nvidia-cuda-nvrtc-cu{speaks}"
+        )
+    return count
 
 
 def open_driver(index: int) -> CudaDriver:
@@ -53,9 +75,15 @@ def open_driver(index: int) -> CudaDriver:
         raise DeviceNotFoundError(f"no cuda:{index}; the driver lists {count} devices")
     device = cuda.Device(index)
     try:
-        return CudaDriver(device, device.retain_primary_context(), target_of(device))
+        context = device.retain_primary_context()
     except cuda.Error as error:
         raise DeviceError(f"cuda:{index}: its context cannot be made: {error}") from error
+    try:
+        return CudaDriver(context, target_of(device))
+    except DeviceError as error:
+        bare.leave_context(context)
+        hint = "CUDA may refuse a process in which a kernel failed: start another"
+        raise DeviceError(f"cuda:{index} cannot be opened: {error}. {hint}") from error
 
 
 def info_of(index: int) -> DeviceInfo:
@@ -77,16 +105,10 @@ def info_of(index: int) -> DeviceInfo:
 
 def target_of(device: Any) -> Target:
     """What kernels for ``device`` may assume."""
-    major, minor = device.compute_capability()
     get, which = device.get_attribute, cuda.device_attribute
-    return Target(
-        language="cuda",
-        arch=f"sm_{major}{minor}",
-        flags=FLAGS,
-        compute=frozenset(dtype.name for dtype in dtypes.ALL) - {"float16", "bfloat16"},
-        storage=(("bool", "uint8"), ("float16", "uint16"), ("bfloat16", "uint16")),
-        abilities=frozenset({"local_memory", "atomics", "fma"}),
-        limits=Limits(
+    return target_for(
+        device.compute_capability(),
+        Limits(
             max_block=(
                 get(which.MAX_BLOCK_DIM_X),
                 get(which.MAX_BLOCK_DIM_Y),
@@ -95,9 +117,7 @@ def target_of(device: Any) -> Target:
             max_threads=get(which.MAX_THREADS_PER_BLOCK),
             max_grid=(get(which.MAX_GRID_DIM_X), get(which.MAX_GRID_DIM_Y), get(which.MAX_GRID_DIM_Z)),
             local_memory=get(which.MAX_SHARED_MEMORY_PER_BLOCK),
-            vector_width=4,
-            max_buffers=(4096 - _RESERVED) // 8,
-            max_scalar_bytes=_RESERVED,
             max_allocation=device.total_memory(),
         ),
+        get(which.WARP_SIZE),
     )

@@ -1,108 +1,104 @@
-"""Whole plans as CUDA graphs: captured once, updated when arguments change, launched by one call.
+"""Whole plans as CUDA graphs: captured when arguments are new, and launched by one call.
 
-pycuda does not bind stream capture; these are the driver's own calls, through ctypes, on pycuda's stream handles.
+pycuda does not bind stream capture; these are the driver's own calls, on pycuda's stream handles.
 """
 
 from __future__ import annotations
 
 import ctypes
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
 from oarlock.errors import LaunchError
 from oarlock.hal import CopyStep, Handle, LaunchStep
+from oarlock_cuda import bare
 from oarlock_cuda.memory import Memory
 from oarlock_cuda.program import Programs
 
-__all__ = ["Graphs", "Plan"]
+__all__ = ["Graphs"]
 
-_THREAD_LOCAL = 1
-"""CU_STREAM_CAPTURE_MODE_THREAD_LOCAL: calls of other threads stay allowed while this one captures."""
+_RELAXED = 2
+"""CU_STREAM_CAPTURE_MODE_RELAXED: whatever else happens to be called meanwhile, in any thread, stays allowed."""
+_KEPT = 4
+"""Executable graphs of one plan: programs that alternate between a few sets of buffers do not capture again."""
 
-
-@cache
-def _library() -> Any:
-    return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
-
-
-def _call(name: str, *arguments: Any) -> None:
-    status = getattr(_library(), name)(*arguments)
-    if status:
-        text = ctypes.c_char_p()
-        _library().cuGetErrorName(status, ctypes.byref(text))
-        raise LaunchError(f"{name}: {(text.value or b'unknown error').decode()}")
+Scalars = Sequence[tuple[int, int, bytes]]
 
 
 @dataclass(eq=False, slots=True)
-class Plan:
-    """Steps, and the executable graph made of them with the arguments that it holds now."""
+class _Plan:
+    """Steps, and the executable graph for each set of arguments that ran of late, the oldest first."""
 
     steps: tuple[LaunchStep | CopyStep, ...]
-    executable: ctypes.c_void_p = field(default_factory=ctypes.c_void_p)
-    arguments: tuple[Any, ...] = ()
+    executables: dict[Any, ctypes.c_void_p] = field(default_factory=dict)
+
+    def destroy(self) -> None:
+        """Give the executable graphs back."""
+        for executable in self.executables.values():
+            bare.call("cuGraphExecDestroy", executable)
+        self.executables.clear()
 
 
 class Graphs(Memory, Programs):
     """The plan part of the driver (capability ``plans``)."""
 
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.side = self.create_stream()  # to capture on: what is in flight on another is not part of a plan
+
     def prepare(self, steps: Sequence[LaunchStep | CopyStep]) -> Handle:
-        return Plan(tuple(steps))
+        return self.keep(_Plan(tuple(steps)))
 
-    def replay(
-        self, stream: Handle | None, plan: Handle, bindings: Sequence[Handle], scalars: Sequence[tuple[int, int, bytes]]
-    ) -> None:
-        lane = self.stream(stream)
-        arguments = (tuple(int(each) for each in bindings), tuple(scalars))
-        with self.current():
-            if plan.arguments != arguments:
-                self._capture(lane, plan, bindings, scalars)
-                plan.arguments = arguments
-            self.call("replay", _call, "cuGraphLaunch", plan.executable, ctypes.c_void_p(lane.handle))
+    def replay(self, stream: Handle | None, plan: Handle, bindings: Sequence[Handle], scalars: Scalars) -> None:
+        lane, kept = ctypes.c_void_p(self.get(stream).handle), self.get(plan)
+        arguments = (tuple(int(self.get(each)) for each in bindings), tuple(scalars))
+        executable = kept.executables.pop(arguments, None)
+        if executable is None:
+            executable = self.call("replay", self._capture, kept, bindings, scalars, failing=LaunchError)
+        kept.executables[arguments] = executable
+        self.latest.extend(step.entry for step in kept.steps if isinstance(step, LaunchStep))
+        self.call("replay", bare.call, "cuGraphLaunch", executable, lane, failing=LaunchError)
 
-    def _capture(
-        self, lane: Any, plan: Plan, bindings: Sequence[Handle], scalars: Sequence[tuple[int, int, bytes]]
-    ) -> None:
-        """Record the steps into a graph; it replaces the arguments of the executable one, if there is one."""
+    def free(self, handle: Handle) -> None:
+        if isinstance(self.get(handle), _Plan):
+            self.call("free", self.live[handle].destroy)
+        super().free(handle)
+
+    def _capture(self, plan: _Plan, bindings: Sequence[Handle], scalars: Scalars) -> ctypes.c_void_p:
+        """Record the steps into a graph, and make it executable or the new arguments of the oldest that is."""
+        side, graph = ctypes.c_void_p(self.live[self.side].handle), ctypes.c_void_p()
+        bare.call("cuStreamBeginCapture_v2", side, _RELAXED)
+        try:
+            try:
+                self._steps(plan, bindings, scalars)
+            finally:
+                bare.call("cuStreamEndCapture", side, ctypes.byref(graph))
+            return self._executable(plan, graph)
+        finally:
+            if graph:
+                bare.call("cuGraphDestroy", graph)
+
+    def _steps(self, plan: _Plan, bindings: Sequence[Handle], scalars: Scalars) -> None:
         blocks = {number: bytearray(s.scalars) for number, s in enumerate(plan.steps) if isinstance(s, LaunchStep)}
         for number, offset, data in scalars:
             blocks[number][offset : offset + len(data)] = data
-        graph = ctypes.c_void_p()
-        side = self.create_stream()  # what is in flight on ``lane`` is not part of it
-        try:
-            handle = ctypes.c_void_p(side.handle)
-            _call("cuStreamBeginCapture_v2", handle, _THREAD_LOCAL)
-            try:
-                for number, step in enumerate(plan.steps):
-                    self._step(side, step, bindings, bytes(blocks.get(number, b"")))
-            finally:
-                _call("cuStreamEndCapture", handle, ctypes.byref(graph))
-            self._instantiate(plan, graph)
-        finally:
-            self.destroy_stream(side)
-            if graph:
-                _call("cuGraphDestroy", graph)
+        for number, step in enumerate(plan.steps):
+            if isinstance(step, CopyStep):
+                to, begin = bindings[step.dst], bindings[step.src]
+                self.copy(self.side, to, step.dst_offset, begin, step.src_offset, step.nbytes)
+            else:
+                buffers = [(bindings[slot], base, extent) for slot, base, extent in step.buffers]
+                block = bytes(blocks[number])
+                self.launch(self.side, step.program, step.entry, step.grid, step.block, buffers, block)
 
-    def _step(self, side: Handle, step: LaunchStep | CopyStep, bindings: Sequence[Handle], scalars: bytes) -> None:
-        if isinstance(step, CopyStep):
-            source, target = bindings[step.src], bindings[step.dst]
-            self.copy(side, target, step.dst_offset, source, step.src_offset, step.nbytes)
-            return
-        buffers = [(bindings[slot], base, extent) for slot, base, extent in step.buffers]
-        self.launch(side, step.program, step.entry, step.grid, step.block, buffers, scalars)
-
-    def _instantiate(self, plan: Plan, graph: ctypes.c_void_p) -> None:
-        if plan.executable:
-            result = (ctypes.c_uint64 * 4)()
-            if _library().cuGraphExecUpdate_v2(plan.executable, graph, result) == 0:
-                return
-            self.free_plan(plan)
-        _call("cuGraphInstantiateWithFlags", ctypes.byref(plan.executable), graph, ctypes.c_uint64(0))
-
-    def free_plan(self, plan: Plan) -> None:
-        """Drop a plan's executable graph."""
-        if plan.executable and self.lost is None:
-            self.call("free", _call, "cuGraphExecDestroy", plan.executable)
-        plan.executable = ctypes.c_void_p()
+    def _executable(self, plan: _Plan, graph: ctypes.c_void_p) -> ctypes.c_void_p:
+        if len(plan.executables) >= _KEPT:
+            oldest = plan.executables.pop(next(iter(plan.executables)))
+            result = (ctypes.c_uint64 * 4)()  # which node could not be updated, should one not be
+            if bare.refused("cuGraphExecUpdate_v2", oldest, graph, result) == 0:
+                return oldest
+            bare.call("cuGraphExecDestroy", oldest)
+        made = ctypes.c_void_p()
+        bare.call("cuGraphInstantiateWithFlags", ctypes.byref(made), graph, ctypes.c_uint64(0))
+        return made

@@ -1,23 +1,30 @@
-"""Streams and events. Every method runs with the device's context current in the calling thread."""
+"""Streams and events, and how every call reaches the driver: with the device's context current in the calling thread.
+
+A handle is a plain object, and ``live`` holds what it stands for: pycuda's objects give themselves back when they die,
+so they must die here, while their context is current, and not where the core drops a handle.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import pycuda.driver as cuda
 
-from oarlock.errors import DeviceError, DeviceLostError, DeviceTimeoutError, LaunchError, OutOfMemoryError
+from oarlock.errors import DeviceError, DeviceLostError, DeviceTimeoutError, OarlockError, OutOfMemoryError
 from oarlock.hal import Handle
 from oarlock.target import Target
+from oarlock_cuda import bare
 
 __all__ = ["Streams"]
 
 _NON_BLOCKING = 1
 """CU_STREAM_NON_BLOCKING: no hidden order with the legacy default stream, which other libraries may use."""
 _BUSY_S = 1e-4
+_TOLD = 8
+"""Latest kernels that an error names: the driver does not say which one failed."""
 
 T = TypeVar("T")
 
@@ -25,79 +32,86 @@ T = TypeVar("T")
 class Streams:
     """The stream part of the driver; ``None`` is a stream of its own. A failure spoils the context, thus the device."""
 
-    def __init__(self, device: Any, context: Any, target: Target) -> None:
-        self.device, self.context, self.target = device, context, target
+    def __init__(self, context: Any, target: Target) -> None:
+        self.context, self.target = context, target
         self.lost: str | None = None
-        with self.current():
-            self.streams: dict[Handle | None, Any] = {None: cuda.Stream(_NON_BLOCKING)}
+        self.latest: deque[str] = deque(maxlen=_TOLD)
+        self.live: dict[Handle | None, Any] = {}
+        self.context_handle = self.call("open", bare.current_context)
+        self.live[None] = self.call("open", cuda.Stream, _NON_BLOCKING)
 
-    @contextmanager
-    def current(self) -> Iterator[None]:
-        """The device's context, current in this thread while the block runs; what was current comes back."""
+    def call(
+        self, what: str, function: Callable[..., T], *arguments: Any, failing: type[OarlockError] = DeviceError
+    ) -> T:
+        """Call the driver, with its errors as the contract's: ``failing`` where nothing more is known."""
+        if self.lost is not None:
+            raise DeviceLostError(f"{what}: the device was lost before ({self.lost}); open it again")
         self.context.push()
         try:
-            yield
+            return function(*arguments)
+        except cuda.MemoryError as error:
+            raise OutOfMemoryError(f"{what}: {error}") from error
+        except cuda.Error as error:
+            if not self._spoilt():
+                raise failing(f"{what}: {error}") from error
+            self.lost = f"{what}: {error}; latest kernels: {', '.join(self.latest) or 'none'}"
+            raise DeviceLostError(self.lost) from error
         finally:
             cuda.Context.pop()
 
-    def call(self, what: str, function: Callable[..., T], *arguments: Any, **options: Any) -> T:
-        """Call the driver, with its errors as the contract's."""
-        if self.lost is not None:
-            raise DeviceLostError(f"{what}: the device was lost before ({self.lost}); open it again")
-        with self.current():
-            try:
-                return function(*arguments, **options)
-            except cuda.MemoryError as error:
-                raise OutOfMemoryError(f"{what}: {error}") from error
-            except cuda.LaunchError as error:
-                self.lost = f"{what}: {error}"
-                raise LaunchError(self.lost) from error
-            except cuda.Error as error:
-                raise DeviceError(f"{what}: {error}") from error
+    def _spoilt(self) -> bool:
+        """Whether the context is beyond use: a failed command shows on every stream then, also on an idle one."""
+        try:
+            if None in self.live:
+                self.live[None].is_done()
+        except cuda.Error:
+            return True
+        return False
 
-    def stream(self, handle: Handle | None) -> Any:
-        """The stream behind a handle."""
-        if handle not in self.streams:
-            raise DeviceError(f"stream {handle!r} is none of this device's: destroyed, or of another one")
-        return self.streams[handle]
+    def keep(self, thing: Any) -> Handle:
+        """A handle for something of pycuda's."""
+        handle = object()
+        self.live[handle] = thing
+        return handle
+
+    def get(self, handle: Handle | None) -> Any:
+        """What a handle stands for."""
+        if handle not in self.live:
+            raise DeviceError(f"{handle!r} is nothing of this device's: given back before, or of another one")
+        return self.live[handle]
+
+    def drop(self, what: str, handle: Handle) -> None:
+        """Give back what a handle stands for."""
+        self.get(handle)
+        self.call(what, self.live.__delitem__, handle)
 
     def synchronize(self, stream: Handle | None, timeout_s: float) -> None:
-        lane, began = self.stream(stream), time.monotonic()
+        lane, began = self.get(stream), time.monotonic()
         while not self.call("synchronize", lane.is_done):
             waited = time.monotonic() - began
             if waited > timeout_s:
-                raise DeviceTimeoutError(f"the stream is not done in {timeout_s:g} s")
+                raise DeviceTimeoutError(f"not done in {timeout_s:g} s; latest kernels: {', '.join(self.latest)}")
             time.sleep(min(max(0.0, waited - _BUSY_S) / 8, 1e-3))
 
     def create_stream(self) -> Handle:
-        stream = self.call("create_stream", cuda.Stream, _NON_BLOCKING)
-        self.streams[stream] = stream
-        return stream
+        return self.keep(self.call("create_stream", cuda.Stream, _NON_BLOCKING))
 
     def destroy_stream(self, stream: Handle) -> None:
-        del self.streams[self.stream(stream)]
+        self.drop("destroy_stream", stream)
 
     def record(self, stream: Handle | None) -> Handle:
-        def record() -> Any:
-            event = cuda.Event()
-            event.record(self.stream(stream))
-            return event
-
-        return self.call("record", record)
+        lane = self.get(stream)
+        return self.keep(self.call("record", lambda: cuda.Event().record(lane)))
 
     def wait(self, stream: Handle | None, event: Handle) -> None:
-        self.call("wait", self.stream(stream).wait_for_event, event)
+        self.call("wait", self.get(stream).wait_for_event, self.get(event))
 
     def query(self, event: Handle) -> bool:
-        return bool(self.call("query", event.query))
+        return bool(self.call("query", self.get(event).query))
 
     def destroy_event(self, event: Handle) -> None:
-        return None  # its last reference frees it
+        self.drop("destroy_event", event)
 
     def elapsed(self, start: Handle, end: Handle) -> float:
         """Seconds of device time between two completed events (capability ``elapsed_time``)."""
-        return float(self.call("elapsed", end.time_since, start)) * 1e-3
-
-    def close_streams(self) -> None:
-        """Drop the streams; the driver finishes their work."""
-        self.streams.clear()
+        return float(self.call("elapsed", self.get(end).time_since, self.get(start))) * 1e-3

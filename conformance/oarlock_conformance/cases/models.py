@@ -111,8 +111,7 @@ def _run_model(device: Device, name: str, options: Options, details: Details) ->
         "latency": figure_of([each * 1e3 for each in seconds], "ms", "lower"),
         "memory": figure_of([device.stats().bytes_peak / 2**20], "MiB", "lower"),
     }
-    given = [wanted.inputs[each] for each in prepared.program.inputs]
-    operands = [from_numpy(x, device) for x in (*prepared.program.parameters.values(), *given)]
+    operands = [from_numpy(wanted.inputs[each], device) for each in prepared.program.inputs]
     running = Running(device, plan_for(prepared.function, device), tuple(operands))
     rates = _rates(running, seconds, options)
     figures["throughput"] = figure_of(rates, "runs/s", "higher")
@@ -171,7 +170,7 @@ def _against_limits(lab: Lab, plan: Plan, latency_ms: float) -> Details:
 
 
 def flops_of(function: Operation) -> int:
-    """Operations of the products and convolutions of a program of primitives, two per multiplication with its sum.
+    """Operations of the products and convolutions of a program as it is lowered, two per multiplication with its sum.
 
     A loop's body counts once.
     """
@@ -181,7 +180,9 @@ def flops_of(function: Operation) -> int:
             contracted, _ = op.attributes["contract"]  # type: ignore[misc]
             shape = shape_of(op.operands[0])
             total += 2 * math.prod(shape_of(op.result)) * math.prod(shape[i] for i in contracted)  # type: ignore[has-type]
-        elif op.name == "array.convolution":
+        elif op.name == "schedule.packed_product":
+            total += 2 * math.prod(shape_of(op.result)) * shape_of(op.operands[0])[-2]
+        elif op.name in ("array.convolution", "schedule.convolution"):
             total += 2 * math.prod(shape_of(op.result)) * math.prod(shape_of(op.operands[1])[1:])
     return total
 

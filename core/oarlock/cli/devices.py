@@ -53,4 +53,9 @@ def table(rows: list[tuple[str, ...]]) -> list[str]:
 def _row(device: DeviceReport) -> tuple[str, ...]:
     notes = f"({', '.join(device.notes)})" if device.notes else ""
     what = ", ".join(part for part in (device.name, device.vendor) if part)
-    return (device.id, what, f"{device.memory / 2**30:.0f} GiB", "ready", notes)
+    return (device.id, what, _memory(device.memory), "ready", notes)
+
+
+def _memory(nbytes: int) -> str:
+    """Bytes for people."""
+    return f"{nbytes / 2**30:.0f} GiB" if nbytes >= 2**30 else f"{nbytes / 2**20:.0f} MiB"

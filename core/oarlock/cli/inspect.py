@@ -8,14 +8,25 @@ from pathlib import Path
 
 from oarlock.cli.run import random_inputs, read_model
 from oarlock.cli.spans import Spans
-from oarlock.cli.stages import Choice, Stage, array_stage, fused_stage, kernel_stage, plan_stage, source_stage
+from oarlock.cli.stages import (
+    Choice,
+    Pipeline,
+    Stage,
+    array_stage,
+    fused_stage,
+    kernel_stage,
+    plan_stage,
+    source_stage,
+)
 from oarlock.config import config
 from oarlock.errors import IRError, ModelError, UnsupportedError
 from oarlock.ir import Operation, ScalarType, TensorType
 from oarlock.ir.json import from_json
+from oarlock.ir.reproducer import reproducer_of
 from oarlock.ir.text import parse
 from oarlock.ir.verify import verify
-from oarlock.ops import array_context
+from oarlock.registry.compiler import all_passes, context, plugin_passes
+from oarlock.transforms import choose_passes
 
 __all__ = ["add_arguments", "open_program", "run"]
 
@@ -39,14 +50,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--shape", action="append", default=[], metavar="NAME=1,3,8", help="shape of an input")
     parser.add_argument("--only", metavar="PATTERN", help="only what has this in its name; * and ? are wildcards")
     parser.add_argument("--passes", action="store_true", help="with --stage array: what each pass did")
+    parser.add_argument(
+        "--print-after",
+        action="append",
+        default=[],
+        metavar="PASS",
+        help="with --stage array: the program after this pass as well; all: after each",
+    )
+    parser.add_argument(
+        "--pipeline",
+        metavar="PASSES",
+        help="the passes to run: fold,dce is these alone, --pipeline=-sink,+horizontal changes what is usual",
+    )
+    parser.add_argument(
+        "--level", type=int, choices=range(4), default=2, help="run the passes up to this level (default 2)"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--quiet", action="store_true", help="no progress on standard error")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the stage."""
-    if arguments.passes and arguments.stage != "array":
-        raise ModelError(f"--passes goes with --stage array, not with --stage {arguments.stage}")
+    for option, given in (("--passes", arguments.passes), ("--print-after", arguments.print_after)):
+        if given and arguments.stage != "array":
+            raise ModelError(f"{option} goes with --stage array, not with --stage {arguments.stage}")
     spans = Spans(progress=not arguments.quiet)
     try:
         with spans("open"):
@@ -61,8 +88,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _stage(arguments: argparse.Namespace, function: Operation, spans: Spans) -> Stage:
     choice = Choice(arguments.only)
+    pipeline = _pipeline(arguments)
     if arguments.stage == "array":
-        return array_stage(function, choice, arguments.passes)
+        return array_stage(function, choice, arguments.passes, pipeline)
     for op in function.regions[0].block.ops:
         if op.regions:
             raise UnsupportedError(f"{op.name}: control flow is not compiled yet; --stage array shows it")
@@ -70,10 +98,39 @@ def _stage(arguments: argparse.Namespace, function: Operation, spans: Spans) -> 
 
     device = open_device(arguments.device)
     if arguments.stage == "plan":
+        if pipeline.passes is not None or arguments.level != 2:
+            raise ModelError(
+                "--pipeline and --level go with --stage array, fused, kernel or source: plans are as usual"
+            )
         return plan_stage(function, device, choice, spans.compiling)
     return {"fused": fused_stage, "kernel": kernel_stage, "source": source_stage}[arguments.stage](
-        function, device, choice
+        function, device, choice, pipeline
     )
+
+
+def _pipeline(arguments: argparse.Namespace) -> Pipeline:
+    """The passes that were asked for; those of a reproducer where the program is one."""
+    failed = _reproduced(arguments.model) if arguments.pipeline is None else None
+    text = arguments.pipeline if failed is None else ",".join(failed)
+    chosen = None if text is None else tuple(choose_passes(text, plugin_passes()))
+    shown = frozenset(arguments.print_after)
+    known = {item.name for item in (all_passes() if chosen is None else chosen)}
+    for name in sorted(shown - known - {"all"}):
+        raise ModelError(f"--print-after {name}: no such pass runs; there are {', '.join(sorted(known))}")
+    return Pipeline(
+        chosen,
+        arguments.level if chosen is None else 3,
+        True if "all" in shown else shown,
+        None if failed is not None else config.cache_dir / "reproducers",
+    )
+
+
+def _reproduced(path: Path) -> tuple[str, ...] | None:
+    """The passes of a file that is a reproducer."""
+    if path.suffix.lower() != ".json":
+        return None
+    told = reproducer_of(json.loads(path.read_text(encoding="utf-8")))
+    return told[0] if told is not None else None
 
 
 def open_program(path: Path, shapes: list[str]) -> Operation:
@@ -99,9 +156,9 @@ def _read_ir(path: Path) -> Operation:
         raise ModelError(f"{path}: cannot read it: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ModelError(f"{path}: it is no text: {error}") from error
-    context = array_context()
+    known = context()
     try:
-        function = parse(text, context) if path.suffix.lower() == ".txt" else from_json(json.loads(text), context)
+        function = parse(text, known) if path.suffix.lower() == ".txt" else from_json(json.loads(text), known)
         verify(function)
     except (IRError, ValueError, RecursionError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oarlock.codegen.free import is_free
@@ -17,19 +18,19 @@ from oarlock.codegen.pipeline import Lowered, lower, prepare, render
 from oarlock.errors import ModelError
 from oarlock.ir import Operation, Value
 from oarlock.ir.json import to_json
-from oarlock.ir.passes import PassManager
+from oarlock.ir.passes import Pass, PassManager
 from oarlock.ir.printer import Printer
 from oarlock.ir.text import print_op
-from oarlock.ops import array_context, tensor
+from oarlock.ops import tensor
+from oarlock.registry.compiler import all_passes, context
 from oarlock.runtime.library import claims_of
 from oarlock.runtime.plan import Launch, LibraryStep, Plan, Step
-from oarlock.transforms import standard_passes
 
 if TYPE_CHECKING:
     from oarlock.runtime.device import Device
     from oarlock.runtime.kernels import Progress
 
-__all__ = ["Choice", "Stage", "array_stage", "fused_stage", "kernel_stage", "plan_stage", "source_stage"]
+__all__ = ["Choice", "Pipeline", "Stage", "array_stage", "fused_stage", "kernel_stage", "plan_stage", "source_stage"]
 
 _LINE = 400
 """Characters of one operation that people are shown in a group."""
@@ -60,6 +61,38 @@ class Choice:
             raise ModelError(f"--only {self.pattern}: no {what} has that in its name; there are {shown or 'none'}")
 
 
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """The passes that programs take: ``passes`` (None: what every program takes) up to ``level``.
+
+    ``print_after`` names those whose outcome is shown, or is True for all.
+    """
+
+    passes: tuple[Pass, ...] | None = None
+    level: int = 2
+    print_after: bool | frozenset[str] = False
+    reproducers: Path | None = None
+
+    def manager(self) -> PassManager:
+        """Runs them, verifying after each."""
+        return PassManager(
+            context(),
+            all_passes() if self.passes is None else self.passes,
+            print_after=self.print_after,
+            level=self.level,
+            reproducers=self.reproducers,
+        )
+
+    def prepare(self, function: Operation, device: Device) -> Operation:
+        """``function`` as it is compiled for ``device``."""
+        passes = all_passes() if self.passes is None else self.passes
+        return prepare(function, device.target, passes, context(), self.level)
+
+
+STANDARD = Pipeline()
+"""What every program takes."""
+
+
 class Namer:
     """The values of a function as its text calls them: arguments first, then results in order."""
 
@@ -85,15 +118,18 @@ class Namer:
 # --- array ------------------------------------------------------------------------------------------------------------
 
 
-def array_stage(function: Operation, choice: Choice, passes: bool) -> Stage:
-    """The program as it came, and after the standard passes."""
-    after = function.clone()
-    manager = PassManager(array_context(), standard_passes())
-    manager.run(after)
+def array_stage(function: Operation, choice: Choice, passes: bool, pipeline: Pipeline = STANDARD) -> Stage:
+    """The program as it came, and after the passes."""
+    manager = pipeline.manager()
+    after = manager.run_on_copy(function)
     names = [op.name for part in (function, after) for op in part.regions[0].block.ops]
     choice.check(any(map(choice, names)), "operation", names)
     text = f"before passes\n{_program(function, choice)}\n\nafter passes\n{_program(after, choice)}"
     data: dict[str, Any] = {"before": _program_data(function, choice), "after": _program_data(after, choice)}
+    between = [(result.name, result.text) for result in manager.results if result.text is not None]
+    if between:
+        text += "".join(f"\n\nafter {name}\n{program}" for name, program in between)
+        data["between"] = [{"pass": name, "program": program} for name, program in between]
     if passes:
         text += f"\n\npasses\n{manager.report()}"
         data["passes"] = [
@@ -121,19 +157,19 @@ def _program(function: Operation, choice: Choice) -> str:
 
 
 def _program_data(function: Operation, choice: Choice) -> Any:
-    return to_json(function, array_context()) if choice.pattern is None else _chosen_lines(function, choice)
+    return to_json(function, context()) if choice.pattern is None else _chosen_lines(function, choice)
 
 
 # --- fused ------------------------------------------------------------------------------------------------------------
 
 
-def _lowered(function: Operation, device: Device) -> Lowered:
-    return lower(prepare(function), device.target, claims_of(device))
+def _lowered(function: Operation, device: Device, pipeline: Pipeline) -> Lowered:
+    return lower(pipeline.prepare(function, device), device.target, claims_of(device))
 
 
-def fused_stage(function: Operation, device: Device, choice: Choice) -> Stage:
+def fused_stage(function: Operation, device: Device, choice: Choice, pipeline: Pipeline = STANDARD) -> Stage:
     """The groups of operators that share a kernel."""
-    lowered = _lowered(function, device)
+    lowered = _lowered(function, device, pipeline)
     namer = Namer(lowered.function)
     named = [(number, label_of(group), group) for number, group in enumerate(lowered.groups)]
     chosen = [item for item in named if choice(item[1], *(member.name for member in item[2].members))]
@@ -204,9 +240,11 @@ def _kernel_name(call: KernelCall) -> str:
     return str(call.function.attributes["name"])
 
 
-def _kernels(function: Operation, device: Device, choice: Choice) -> tuple[dict[str, list[KernelCall]], Counter[str]]:
+def _kernels(
+    function: Operation, device: Device, choice: Choice, pipeline: Pipeline
+) -> tuple[dict[str, list[KernelCall]], Counter[str]]:
     """The chosen kernels by name with their launches, and how often each of the adapter's own kernels runs."""
-    calls = _lowered(function, device).calls
+    calls = _lowered(function, device, pipeline).calls
     kernels: dict[str, list[KernelCall]] = {}
     library: Counter[str] = Counter()
     names: list[str] = []
@@ -230,9 +268,9 @@ def _times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
 
 
-def kernel_stage(function: Operation, device: Device, choice: Choice) -> Stage:
+def kernel_stage(function: Operation, device: Device, choice: Choice, pipeline: Pipeline = STANDARD) -> Stage:
     """Each distinct kernel in the kernel dialect, as lowered."""
-    kernels, library = _kernels(function, device, choice)
+    kernels, library = _kernels(function, device, choice, pipeline)
     parts: list[str] = []
     for name, calls in kernels.items():
         grids = ", ".join(dict.fromkeys(_extent(call.grid) for call in calls))
@@ -253,9 +291,9 @@ def kernel_stage(function: Operation, device: Device, choice: Choice) -> Stage:
     return Stage("\n\n".join([*parts, *_library_lines(library)]), data)
 
 
-def source_stage(function: Operation, device: Device, choice: Choice) -> Stage:
+def source_stage(function: Operation, device: Device, choice: Choice, pipeline: Pipeline = STANDARD) -> Stage:
     """The kernels as one text in the language of the device's target."""
-    kernels, library = _kernels(function, device, choice)
+    kernels, library = _kernels(function, device, choice, pipeline)
     functions = [calls[0].function for calls in kernels.values()]
     source = render(functions, device.target) if functions else ""
     data = {

@@ -16,7 +16,9 @@ from oarlock import dtypes
 from oarlock.codegen.free import is_free, memory_of
 from oarlock.codegen.lower.anchors import pairs
 from oarlock.codegen.lower.elementwise import identity
-from oarlock.codegen.lower.tiles import contiguous_along, tiling
+from oarlock.codegen.lower.matrix import matrix_kind
+from oarlock.codegen.lower.tiling import contiguous_along, tiling
+from oarlock.codegen.packing import pack, pack_convolution
 from oarlock.codegen.schedule_dialect import SCHEDULE
 from oarlock.codegen.values import ints, numel, shape_of
 from oarlock.ir import Attribute, Context, Operation, Value
@@ -149,9 +151,12 @@ def _scan_pieces(b: ArrayBuilder, x: Value, kind: str, axis: int) -> Value:
 def _convolution(op: Operation, context: Context, target: Target) -> list[Value] | None:
     x, w = op.operands
     result = shape_of(op.result)
+    b = _builder(op, context)
+    packed = pack_convolution(op, b, target)
+    if packed is not None:
+        return [packed]
     if target.limits.vector_width < 2 or result[-1] < 4 or math.prod(result) == 0 or math.prod(shape_of(w)) == 0:
         return None
-    b = _builder(op, context)
     padding, strides, dilation = pairs(op, "padding"), ints(op, "strides"), ints(op, "dilation")
     shape = shape_of(x)
     stride = strides[-1]
@@ -182,14 +187,19 @@ def _convolution(op: Operation, context: Context, target: Target) -> list[Value]
 
 
 def _dot_general(op: Operation, context: Context, target: Target) -> list[Value] | None:
-    """Copy the right operand where it does not lie as any tiling needs it."""
+    """Pack both operands of a large product; else copy the right one where it does not lie as any tiling needs it."""
     x, y = op.operands
     (_, by), (cx, cy) = pairs(op, "batch"), pairs(op, "contract")
     free = [d for d in range(len(shape_of(y))) if d not in by + cy]
     work = math.prod(shape_of(op.result)) * math.prod(shape_of(x)[d] for d in cx)
-    if target.limits.vector_width < 2 or not free or work < 32**3 or tiling(op, target) is not None:
-        return None
     b = _builder(op, context)
+    packed = pack(op, b, target)
+    if packed is not None:
+        return [packed]
+    if target.limits.vector_width < 2 or not free or work < 32**3:
+        return None
+    if matrix_kind(op, target) or tiling(op, target) is not None:
+        return None
     order = (*by, *cy, *free)
     moved = b.create("schedule.copy", (b("transpose", y, permutation=order),)).result
     batch = (pairs(op, "batch")[0], tuple(range(len(by))))

@@ -251,7 +251,8 @@ class _Legaliser:
         physical = _memory(self.values[buffer])
         narrow = self.narrow(_scalar(value).dtype)
         x = self.values[value] if narrow is None or physical.is_float else self._bits_of(value, narrow)
-        self.b.store(self.values[buffer], self.values[index], self.b.raw_convert(x, physical))
+        stream = bool(op.attributes.get("stream", False))
+        self.b.store(self.values[buffer], self.values[index], self.b.raw_convert(x, physical), stream)
 
     def memory(self, op: Operation, kind: str) -> None:
         dtype, size = op.attributes["dtype"], op.attributes["size"]
@@ -261,6 +262,15 @@ class _Legaliser:
 
     def position(self, op: Operation, kind: str) -> None:
         self.values[op.result] = self.b.emit(kind, (), dict(op.attributes))
+
+    def matrix_fma(self, op: Operation, kind: str) -> None:
+        self.values[op.result] = self.b.emit(kind, [self.values[v] for v in op.operands], dict(op.attributes))
+
+    def matrix_store(self, op: Operation, kind: str) -> None:
+        stride, width = op.attributes["stride"], op.attributes["width"]
+        assert isinstance(stride, int) and isinstance(width, int)
+        buffer, index, total = (self.values[v] for v in op.operands)
+        self.b.matrix_store(buffer, index, total, stride, width)
 
     def barrier(self, op: Operation, kind: str) -> None:
         self.b.barrier()
@@ -274,7 +284,8 @@ class _Legaliser:
             return self.block(block)
 
         low, high, step, *initial = (self.values[v] for v in op.operands)
-        results = self.b.loop(low, high, body, initial, step, bool(op.attributes.get("unroll", False)))
+        unroll, few = (bool(op.attributes.get(name, False)) for name in ("unroll", "few"))
+        results = self.b.loop(low, high, body, initial, step, unroll, few)
         self.values.update(zip(op.results, results, strict=True))
 
     def if_(self, op: Operation, kind: str) -> None:
@@ -287,7 +298,8 @@ _REBUILD: dict[str, Callable[[_Legaliser, Operation, str], None]] = {
     "constant": _Legaliser.constant, "convert": _Legaliser.convert, "bitcast": _Legaliser.bitcast,
     "load": _Legaliser.load, "store": _Legaliser.store, "local": _Legaliser.memory, "private": _Legaliser.memory,
     "block_id": _Legaliser.position, "thread_id": _Legaliser.position, "block_count": _Legaliser.position,
-    "barrier": _Legaliser.barrier, "for": _Legaliser.for_, "if": _Legaliser.if_,
+    "barrier": _Legaliser.barrier, "matrix_fma": _Legaliser.matrix_fma, "matrix_store": _Legaliser.matrix_store,
+    "for": _Legaliser.for_, "if": _Legaliser.if_,
 }  # fmt: skip
 
 

@@ -13,10 +13,11 @@ from oarlock.codegen.legalise import legalise
 from oarlock.codegen.lower.call import KernelCall, LibraryCall
 from oarlock.codegen.lower.group import lower_group
 from oarlock.codegen.render import renderer
+from oarlock.config import config
 from oarlock.dtypes import DType
 from oarlock.errors import UnsupportedError
-from oarlock.ir import Operation
-from oarlock.ir.passes import PassManager
+from oarlock.ir import Context, Operation
+from oarlock.ir.passes import Pass, PassManager
 from oarlock.ops import array_context
 from oarlock.target import Target
 from oarlock.transforms import standard_passes
@@ -33,11 +34,26 @@ class Lowered:
     calls: tuple[KernelCall | LibraryCall, ...]
 
 
-def prepare(function: Operation) -> Operation:
-    """A copy of an array function, after the standard passes: primitives only."""
-    copy = function.clone()
-    PassManager(array_context(), standard_passes(), verify_each=False).run(copy)
-    return copy
+def prepare(
+    function: Operation,
+    target: Target | None = None,
+    passes: Sequence[Pass] | None = None,
+    context: Context | None = None,
+    level: int = 2,
+) -> Operation:
+    """A copy of an array function, after ``passes`` (None: the standard ones) up to ``level`` that apply to ``target``.
+
+    Primitives only. A pass that fails leaves a file in the cache that shows it again (``ir.reproducer``).
+    """
+    manager = PassManager(
+        context or array_context(),
+        standard_passes() if passes is None else passes,
+        verify_each=config.verify,
+        level=level,
+        target=target,
+        reproducers=config.cache_dir / "reproducers",
+    )
+    return manager.run_on_copy(function)
 
 
 def lower(function: Operation, target: Target, claim: Claim = lambda op: None) -> Lowered:

@@ -44,6 +44,15 @@ SCHEDULE = Dialect(
             attributes={"strides": tuple, "dilation": tuple, "groups": int},
             traits=frozenset({traits.PURE}),
         ),
+        OpDefinition(
+            "schedule.packed_product",
+            "(batch..., rows..., columns...): the matrix product of row panels (batch..., panels, K, rows of one) and "
+            "column panels (batch..., panels, K, columns of one), each with or without the batch; what the last panels "
+            "hold past the result is not in it. ``batch`` and ``rows`` count dimensions.",
+            operands=2,
+            attributes={"batch": int, "rows": int},
+            traits=frozenset({traits.PURE}),
+        ),
     ],
 )
 """Its operations."""

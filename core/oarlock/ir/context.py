@@ -15,10 +15,15 @@ __all__ = ["Builder", "Context"]
 
 
 class Context:
-    """Dialects by name. The ``builtin`` dialect is always there."""
+    """Dialects by name. The ``builtin`` dialect is always there.
 
-    def __init__(self, dialects: Sequence[Dialect] = ()) -> None:
+    ``find`` is asked for a dialect that is not there, so that those of plugins are loaded when they are needed; it
+    gives None for a name that it does not know.
+    """
+
+    def __init__(self, dialects: Sequence[Dialect] = (), find: Callable[[str], Dialect | None] | None = None) -> None:
         self.dialects: dict[str, Dialect] = {}
+        self._find = find
         for dialect in (BUILTIN, *dialects):
             self.register(dialect)
 
@@ -30,15 +35,22 @@ class Context:
 
     def dialect(self, name: str) -> Dialect:
         """The dialect called ``name``; raises IRError when there is none."""
-        dialect = self.dialects.get(name)
+        dialect = self._known(name)
         if dialect is None:
             raise IRError(f"no dialect {name!r}: a plugin is missing; there are {', '.join(self.dialects)}")
         return dialect
 
+    def _known(self, name: str) -> Dialect | None:
+        if name not in self.dialects and self._find is not None:
+            found = self._find(name)
+            if found is not None:
+                self.register(found)
+        return self.dialects.get(name)
+
     def definition(self, name: str) -> OpDefinition:
         """The operation called ``dialect.operation``; raises IRError saying whether dialect or operation is unknown."""
         prefix = name.split(".", 1)[0]
-        dialect = self.dialects.get(prefix)
+        dialect = self._known(prefix)
         if dialect is None:
             there = ", ".join(self.dialects)
             raise IRError(f"no dialect {prefix!r} (for {name}): a plugin is missing; there are {there}")

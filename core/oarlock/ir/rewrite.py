@@ -10,6 +10,7 @@ from typing import TypeVar
 from oarlock.errors import IRError
 from oarlock.ir.context import Builder, Context
 from oarlock.ir.operations import Operation, Value
+from oarlock.ir.order import Order
 
 __all__ = ["RewritePattern", "Rewriter", "apply_patterns", "pattern"]
 
@@ -27,6 +28,7 @@ class Rewriter:
         self.depth: dict[Operation, int] = {}
         """How many rewrites, each of what the one before made, led to an operation; 0 is left out."""
         self.current = 0
+        self.order = Order()
         self._queue: deque[Operation] = deque()
         self._waiting: set[Operation] = set()
 
@@ -56,12 +58,18 @@ class Rewriter:
             wanted = ", ".join(str(result.type) for result in op.results)
             raise IRError(f"cannot replace {op.name} of ({wanted}) by ({', '.join(map(str, given))})")
         for result, value in zip(op.results, values, strict=True):
-            for user in result.users:
-                self.touch(user)
-            if value.name_hint is None:
-                value.name_hint = result.name_hint
-            result.replace_all_uses_with(value)
+            self.replace_value(result, value)
         self.erase(op)
+
+    def replace_value(self, old: Value, new: Value) -> None:
+        """Make the users of ``old`` use ``new``, which is of the same type."""
+        if old.type != new.type:
+            raise IRError(f"cannot replace a value of {old.type} by one of {new.type}")
+        for user in old.users:
+            self.touch(user)
+        if new.name_hint is None:
+            new.name_hint = old.name_hint
+        old.replace_all_uses_with(new)
 
     def erase(self, op: Operation) -> None:
         """Erase ``op``, whose results are not used."""
@@ -86,16 +94,20 @@ class Rewriter:
 
 @dataclass(frozen=True, slots=True)
 class RewritePattern:
-    """What to do with operations called ``root`` (None: any).
+    """What to do with operations called ``root`` (one name, or several; None: any).
 
     ``rewrite(op, rewriter)`` changes the program through ``rewriter`` and returns True, or leaves it and returns False.
     Of several patterns the one with the greatest ``benefit`` is tried first.
     """
 
     name: str
-    root: str | None
+    root: str | tuple[str, ...] | None
     rewrite: Callable[[Operation, Rewriter], bool]
     benefit: int = 1
+
+    def looks_at(self, name: str) -> bool:
+        """Whether operations called ``name`` are given to it."""
+        return self.root is None or name == self.root or (isinstance(self.root, tuple) and name in self.root)
 
 
 def pattern(root: str | None, benefit: int = 1) -> Callable[[Callable[[Operation, Rewriter], bool]], RewritePattern]:
@@ -124,7 +136,7 @@ def apply_patterns(
     counts: Counter[str] = Counter()
     while (candidate := rewriter.next()) is not None:
         if candidate.name not in by_name:
-            by_name[candidate.name] = [p for p in ordered if p.root in (None, candidate.name)]
+            by_name[candidate.name] = [p for p in ordered if p.looks_at(candidate.name)]
         name = candidate.name
         rewriter.current = rewriter.depth.get(candidate, 0)
         if rewriter.current > max_iterations:

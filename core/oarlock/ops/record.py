@@ -89,7 +89,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Record:
-    """One operator. Its IR operation is ``array.<name>``.
+    """One operator. Its IR operation is ``array.<name>``, or that of a plugin's dialect.
 
     ``operands`` names the operands; ``"*xs"`` last stands for any number. ``attributes`` maps names to Python types;
     those in ``optional`` may be absent. ``dtypes`` are what the data operands (or, without any, the result) may be.
@@ -166,11 +166,11 @@ class Record:
         """The results of ``op`` by the reference: how programs are interpreted."""
         return self.reference(operands, interpreter.attributes(op))
 
-    def definition(self) -> OpDefinition:
-        """The IR operation of this record; ``interface(Record)`` leads back here."""
+    def definition(self, dialect: str = "array") -> OpDefinition:
+        """The IR operation of this record, in ``dialect``; ``interface(Record)`` leads back here."""
         variadic = bool(self.operands) and self.operands[-1].startswith("*")
         return OpDefinition(
-            name="array." + self.name,
+            name=f"{dialect}.{self.name}",
             summary=self.summary,
             operands=None if variadic else len(self.operands),
             results=self.results,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from oarlock.ir import Operation
 from oarlock.runtime.array import DeviceArray
@@ -18,15 +18,20 @@ MAX_PLANS = 1024
 """Plans kept for one device; the oldest goes first."""
 
 
-def plan_for(function: Operation, device: Device, progress: Progress | None = None) -> Plan:
-    """The plan of ``function`` (which must not change any more) on ``device``; made on first use."""
+def plan_for(
+    function: Operation,
+    device: Device,
+    progress: Progress | None = None,
+    fixed: Mapping[int, DeviceArray] | None = None,
+) -> Plan:
+    """The plan of ``function`` (which must not change any more) on ``device``; made on first use, with ``fixed``."""
     with _lock:
         plans = device.held.setdefault("plans", {})
         assert isinstance(plans, dict)
         found: tuple[Operation, Plan] | None = plans.get(id(function))
     if found is not None and found[0] is function:
         return found[1]
-    plan = Plan(function, device, progress)
+    plan = Plan(function, device, progress, fixed)
     with _lock:
         plans[id(function)] = (function, plan)
         while len(plans) > MAX_PLANS:

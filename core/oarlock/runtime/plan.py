@@ -16,6 +16,7 @@ from oarlock.errors import DeviceError, DTypeError, ShapeError
 from oarlock.hal import LaunchStep, OperatorKernel
 from oarlock.ir import Dense, Operation, ScalarType, TensorType, Value
 from oarlock.ops import tensor
+from oarlock.registry.compiler import all_passes, context
 from oarlock.runtime.array import DeviceArray, empty, from_numpy
 from oarlock.runtime.device import NULL_BYTES, Device
 from oarlock.runtime.kernels import Progress, kernels_of
@@ -60,21 +61,33 @@ Step: TypeAlias = "Launch | LibraryStep"
 class Plan:
     """A program on a device: ``run`` gives it data. Made by ``Plan(function, device)``; immutable afterwards.
 
-    ``steps`` is what runs; ``constants`` lie on the device already. ``offsets`` places each temporary in an arena of
-    ``arena_bytes`` (``lower_bound_bytes``: the least that any layout needs), unless they are ``separate`` allocations.
-    Raises UnsupportedError or CompileError where the device cannot do it.
+    ``fixed`` gives some arguments, by position, that are the same in every run: what depends on them and on constants
+    alone runs once, when the plan is made. ``steps`` is what runs each time; ``constants`` lie on the device already.
+    ``offsets`` places each temporary in an arena of ``arena_bytes`` (``lower_bound_bytes``: the least that any layout
+    needs), unless they are ``separate`` allocations. Raises UnsupportedError or CompileError where the device cannot
+    do it, and what ``run`` raises for a fixed argument that does not fit.
     """
 
-    def __init__(self, function: Operation, device: Device, progress: Progress | None = None) -> None:
+    def __init__(
+        self,
+        function: Operation,
+        device: Device,
+        progress: Progress | None = None,
+        fixed: Mapping[int, DeviceArray] | None = None,
+    ) -> None:
         self.device = device
-        self.lowered = lower(prepare(function), device.target, claims_of(device))
+        prepared = prepare(function, device.target, all_passes(), context())
+        self.lowered = lower(prepared, device.target, claims_of(device))
         block = self.lowered.function.regions[0].block
-        self.arguments = tuple(block.args)
+        held = {block.args[i]: array for i, array in (fixed or {}).items()}
+        self._bind(tuple(held), tuple(held.values()), {}, {})
+        self.arguments = tuple(a for a in block.args if a not in held)
         self.returned = tuple(block.terminator.operands)
         self._result_places = tuple(dict.fromkeys(memory_of(v) for v in self.returned))
         programs = kernels_of(device).get([c for c in self.lowered.calls if isinstance(c, KernelCall)], progress)
         self.steps: tuple[Step, ...] = tuple(_step(call, programs) for call in self.lowered.calls)
-        self.constants = self._upload()
+        self.constants = self._upload() | held
+        self._run_once()
         self._lay_out()
         whole = device.can.plans is not None and not self.separate and device.target.limits.binding_alignment is None
         self._segments = self._prepare() if whole else None  # a prepared step's base is fixed, and slots move
@@ -89,6 +102,24 @@ class Plan:
                 assert isinstance(dense, Dense)
                 constants[value] = from_numpy(dense.array, self.device)
         return constants
+
+    def _run_once(self) -> None:
+        """Run the steps that give the same in every run; what the others read of it becomes constants."""
+        where: Places = {v: (c.buffer, c.offset_bytes) for v, c in self.constants.items()}
+        rest: list[Step] = []
+        for step in self.steps:
+            read, made = step.buffers[: -step.outputs], step.buffers[-step.outputs :]
+            moves = isinstance(step, Launch) and any(isinstance(s, Value) for s in step.scalars)
+            if moves or not read or not all(v in where for v in read):
+                rest.append(step)
+                continue
+            for value in made:
+                self.constants[value] = empty(self.device, tensor(value).dtype, shape_of(value), label="folded")
+                where[value] = (self.constants[value].buffer, self.constants[value].offset_bytes)
+            self._submit(step, where, {})
+        self.steps = tuple(rest)
+        used = {*(v for step in rest for v in step.buffers), *self._result_places}
+        self.constants = {v: c for v, c in self.constants.items() if v in used}
 
     def _lay_out(self) -> None:
         """Place the temporaries, and note when each may go where every one is an allocation of its own."""
@@ -116,13 +147,13 @@ class Plan:
     # --- running ------------------------------------------------------------------------------------------------------
 
     def run(self, operands: Sequence[Operand]) -> list[DeviceArray]:
-        """Run on ``operands``, one for each argument; returns at once where the device is asynchronous.
+        """Run on ``operands``, one for each argument that is not fixed; returns at once on asynchronous devices.
 
         Raises ShapeError, DTypeError or DeviceError for an operand that does not fit.
         """
         where: Places = {v: (c.buffer, c.offset_bytes) for v, c in self.constants.items()}
         scalars: Scalars = {}
-        self._bind(operands, where, scalars)
+        self._bind(self.arguments, operands, where, scalars)
         for value in self._result_places:
             if value not in where:
                 made = empty(self.device, tensor(value).dtype, shape_of(value), label="result")
@@ -161,10 +192,10 @@ class Plan:
             else:
                 self._submit(segment, where, scalars)
 
-    def _bind(self, operands: Sequence[Operand], where: Places, scalars: Scalars) -> None:
-        if len(operands) != len(self.arguments):
-            raise ShapeError(f"the program takes {len(self.arguments)} arguments, got {len(operands)}")
-        for position, (argument, operand) in enumerate(zip(self.arguments, operands, strict=True)):
+    def _bind(self, arguments: Sequence[Value], operands: Sequence[Operand], where: Places, scalars: Scalars) -> None:
+        if len(operands) != len(arguments):
+            raise ShapeError(f"the program takes {len(arguments)} arguments, got {len(operands)}")
+        for position, (argument, operand) in enumerate(zip(arguments, operands, strict=True)):
             if isinstance(argument.type, ScalarType):
                 if isinstance(operand, DeviceArray):
                     raise DTypeError(f"argument {position} is a run-time scalar; give a number")

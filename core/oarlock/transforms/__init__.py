@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from oarlock.ir.passes import Pass
+from oarlock.transforms.alias import Alias
 from oarlock.transforms.cse import CommonSubexpressions
 from oarlock.transforms.dce import DeadCode
 from oarlock.transforms.decompose import Decompose
 from oarlock.transforms.fold import Fold
+from oarlock.transforms.horizontal import Horizontal
+from oarlock.transforms.layout import Layout
+from oarlock.transforms.mixed import MixedPrecision
+from oarlock.transforms.pipeline import choose_passes, optional_passes, standard_passes
 from oarlock.transforms.simplify import Simplify
+from oarlock.transforms.sink import Sink
 
-__all__ = ["CommonSubexpressions", "DeadCode", "Decompose", "Fold", "Simplify", "standard_passes"]
-
-
-def standard_passes() -> list[Pass]:
-    """The passes that every array program takes before its operators are grouped into kernels."""
-    return [Decompose(), Fold(), Simplify(), CommonSubexpressions(), DeadCode()]
+__all__ = [
+    "Alias", "CommonSubexpressions", "DeadCode", "Decompose", "Fold", "Horizontal", "Layout", "MixedPrecision",
+    "Simplify", "Sink", "choose_passes", "optional_passes", "standard_passes",
+]  # fmt: skip

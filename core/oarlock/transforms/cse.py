@@ -26,6 +26,7 @@ class CommonSubexpressions(Pass):
     """Replaces a pure operation by an equal one before it, in its block or around it."""
 
     name = "cse"
+    level = 1
 
     def run(self, op: Operation, context: Context) -> Mapping[str, int]:
         """Share what is equal in ``op``; the number of operations removed."""

@@ -15,6 +15,7 @@ class DeadCode(Pass):
     """Removes pure operations whose results nobody uses, with all they alone needed."""
 
     name = "dce"
+    level = 1
 
     def run(self, op: Operation, context: Context) -> Mapping[str, int]:
         """Remove what is dead in ``op``; the number of operations removed."""

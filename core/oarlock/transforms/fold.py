@@ -68,6 +68,7 @@ class Fold(Pass):
     """
 
     name = "fold"
+    level = 1
 
     def __init__(self, limit: int = 1 << 16, work: int = 1 << 24) -> None:
         self.limit = limit

@@ -6,11 +6,14 @@ from typing import Any, cast
 
 import numpy as np
 
-from oarlock.ir import Dense, Operation, Value, traits
+from oarlock.ir import Dense, Dim, Operation, Value, traits
 from oarlock.ir.rewrite import Rewriter
 from oarlock.ops.record import Array, ArrayBuilder, tensor
 
-__all__ = ["constant_of", "emit", "ints", "is_commutative", "produced_by", "shaped_as", "splat_of", "uniform"]
+__all__ = [
+    "constant_of", "emit", "ints", "is_commutative", "is_computed", "is_stored", "produced_by", "shape_of", "shaped_as",
+    "splat_of", "travels", "uniform",
+]  # fmt: skip
 
 
 def produced_by(value: Value, name: str) -> Operation | None:
@@ -33,6 +36,28 @@ def splat_of(value: Value) -> Any:
     return array.reshape(-1)[0] if array is not None and array.size == 1 else None
 
 
+_COMPUTING = (
+    "array.dot_general", "array.convolution", "array.window_reduce", "array.reduce_sum", "array.reduce_prod",
+    "array.reduce_max", "array.reduce_min",
+)  # fmt: skip
+"""Operators, besides the element-wise ones, in whose kernels element-wise consumers can be computed."""
+
+
+def is_computed(value: Value) -> bool:
+    """Whether a kernel computes ``value`` that could compute more of it: it is no argument, constant or movement."""
+    op = value.defining_op
+    return op is not None and (op.name in _COMPUTING or op.definition.has(traits.ELEMENTWISE))
+
+
+_STORING = ("array.constant", "array.pad", "array.concat", "array.gather", "array.scatter", "array.scan", "array.sort")
+
+
+def is_stored(value: Value) -> bool:
+    """Whether ``value`` lies in memory whoever reads it: an argument, or what a kernel of its own makes."""
+    op = value.defining_op
+    return op is None or op.name in _STORING
+
+
 def is_commutative(op: Operation) -> bool:
     """Whether the operands may change places without a bit of the result changing.
 
@@ -48,6 +73,11 @@ def ints(op: Operation, name: str) -> tuple[int, ...]:
     return cast("tuple[int, ...]", op.attributes[name])
 
 
+def shape_of(value: Value) -> tuple[Dim, ...]:
+    """The shape of a tensor."""
+    return tensor(value).shape
+
+
 def emit(op: Operation, rewriter: Rewriter) -> ArrayBuilder:
     """A builder that inserts before ``op``."""
     return rewriter.builder(op, ArrayBuilder)
@@ -60,6 +90,11 @@ def shaped_as(op: Operation, value: Value, rewriter: Rewriter) -> Value:
     if tensor(value).shape == shape:
         return value
     return emit(op, rewriter)("broadcast", value, shape=shape, dims=tuple(range(len(shape) - rank, len(shape))))
+
+
+def travels(op: Operation) -> int:
+    """How many rewrites may follow each other where each moves something past an operation in ``op``."""
+    return 64 + sum(1 for _ in op.walk())
 
 
 def uniform(op: Operation, value: Any, rewriter: Rewriter) -> Value:

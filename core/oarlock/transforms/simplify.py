@@ -17,6 +17,7 @@ class Simplify(Pass):
     """Applies the rules of arithmetic and movement until none fits."""
 
     name = "simplify"
+    level = 1
 
     def run(self, op: Operation, context: Context) -> Mapping[str, int]:
         """Simplify what is in ``op``; how often each rule was applied."""

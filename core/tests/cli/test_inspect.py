@@ -135,7 +135,7 @@ def test_names_of_kernels_are_identifiers_in_every_language(tmp_path, capsys):
 def test_library_kernels_are_named(tmp_path, capsys):
     path = tmp_path / "product.txt"
     context = array_context()
-    block = Block([TensorType(dtypes.float32, (64, 64))] * 2)
+    block = Block([TensorType(dtypes.float32, (rows, 64)) for rows in (24, 64)])
     builder = ArrayBuilder(context, block)
     product = builder("dot_general", *block.args, batch=((), ()), contract=((1,), (0,)), dtype=dtypes.float32)
     builder.create("builtin.return", [product])
@@ -224,3 +224,50 @@ def test_options_that_do_not_go_together_are_refused(text_file, capsys):
     assert status == 2 and "--shape" in err
     status, _, err = inspect(capsys, text_file, "--stage", "plan", "--device", "nothing:0")
     assert status == 2 and 'no device "nothing:0"' in err
+
+
+# --- passes -----------------------------------------------------------------------------------------------------------
+
+
+def test_programs_after_passes_are_printed(text_file, capsys):
+    _, out, _ = inspect(capsys, text_file, "--print-after", "decompose", "--print-after", "dce")
+    between = out.split("\n\nafter decompose\n")[1].split("\n\nafter dce\n")
+    assert len(between) == 2
+    assert all(parse(part, array_context()).name == "builtin.function" for part in between)
+    _, out, _ = inspect(capsys, text_file, "--print-after", "all", "--json")
+    assert [item["pass"] for item in json.loads(out)["between"]][:3] == ["decompose", "fold", "simplify"]
+
+
+def test_pipeline_chooses_passes(text_file, capsys):
+    def ran(*options):
+        _, out, err = inspect(capsys, text_file, "--passes", "--json", *options)
+        assert not err
+        return [item["name"] for item in json.loads(out)["passes"]]
+
+    assert ran("--pipeline", "fold,dce") == ["fold", "dce"]
+    usual = ran()
+    assert ran("--pipeline=-sink,+mixed_float16") == [
+        *usual[: usual.index("sink")], "mixed_float16", *usual[usual.index("sink") + 1 :],
+    ]  # fmt: skip
+    assert ran("--level", "0") == ["decompose"]
+    assert "layout" not in ran("--level", "1")
+
+
+def test_pipeline_reaches_the_kernels(text_file, capsys):
+    status, out, _ = inspect(capsys, text_file, "--stage", "fused", "--pipeline", "decompose")
+    assert status == 0 and "groups on cpu" in out
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (("--pipeline", "fold,gone"), "no pass 'gone'; there are decompose, fold"),
+        (("--pipeline", "fold,+sink"), "give either names, or changes"),
+        (("--print-after", "gone"), "--print-after gone: no such pass runs"),
+        (("--stage", "fused", "--print-after", "fold"), "--print-after goes with --stage array"),
+        (("--stage", "plan", "--pipeline", "fold"), "--pipeline and --level go with"),
+    ],
+)
+def test_passes_that_there_are_not_are_refused(options, text, text_file, capsys):
+    status, out, err = inspect(capsys, text_file, *options)
+    assert status == 2 and not out and text in err and err.count("\n") == 1

@@ -9,11 +9,11 @@ import pytest
 from oarlock.ir import parse, print_op, verify
 from oarlock.ir.passes import PassManager
 from oarlock.ops import array_context
-from oarlock.transforms import standard_passes
+from oarlock.transforms import optional_passes, standard_passes
 
 GOLDEN = Path(__file__).parent / "golden"
 AFTER = "\n# after\n"
-PASSES = {item.name: item for item in standard_passes()}
+PASSES = {item.name: item for item in (*standard_passes(), *optional_passes())}
 
 
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.ir")), ids=lambda path: path.stem)
@@ -24,7 +24,7 @@ def test_passes_give_golden_program(path: Path, update_golden: bool) -> None:
     context = array_context()
     program = parse(before, context)
     verify(program)
-    PassManager(context, [PASSES[name] for name in names]).run(program)
+    PassManager(context, [PASSES[name] for name in names], level=3).run(program)
     actual = print_op(program) + "\n"
     if update_golden:
         path.write_text(before.rstrip("\n") + "\n" + AFTER + actual)

@@ -16,7 +16,16 @@ from oarlock.ir import Block, Builder, Operation, Region, TensorType, Value, int
 from oarlock.ir.interpret import Array
 from oarlock.ir.passes import Pass, PassManager
 from oarlock.ops import RECORDS, ArrayBuilder, array_context, tensor
-from oarlock.transforms import CommonSubexpressions, DeadCode, Decompose, Fold, Simplify
+from oarlock.transforms import (
+    Alias,
+    CommonSubexpressions,
+    DeadCode,
+    Fold,
+    Layout,
+    Simplify,
+    Sink,
+    standard_passes,
+)
 
 CONTEXT = array_context()
 DTYPES = (dtypes.bool_, dtypes.uint8, dtypes.int32, dtypes.float16, dtypes.float32)
@@ -170,7 +179,7 @@ def assert_same_bits(actual: Array, expected: Array) -> None:
 
 
 @settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
-@given(programs(), st.permutations([Fold(), Simplify(), CommonSubexpressions(), DeadCode()]))
+@given(programs(), st.permutations([Fold(), Simplify(), Alias(), Layout(), Sink(), CommonSubexpressions(), DeadCode()]))
 def test_passes_keep_every_bit(program: tuple[Operation, list[Array]], passes: list[Pass]) -> None:
     function, arguments = program
     verify(function)
@@ -185,7 +194,7 @@ def test_passes_keep_every_bit(program: tuple[Operation, list[Array]], passes: l
 @given(programs())
 def test_passes_settle(program: tuple[Operation, list[Array]]) -> None:
     function, _ = program
-    passes = [Fold(), Simplify(), CommonSubexpressions(), DeadCode()]
+    passes = [Fold(), Simplify(), Alias(), Layout(), Sink(), CommonSubexpressions(), DeadCode()]
     for _ in range(6):
         before = str(function)
         PassManager(CONTEXT, passes).run(function)
@@ -205,7 +214,7 @@ def test_composite_decomposes_into_primitives(name: str) -> None:
     Builder(CONTEXT, block).create("builtin.return", results)
     function = Operation(CONTEXT.definition("builtin.function"), (), {"name": name}, (), [Region([block])])
     expected = interpret(function, call.operands)
-    PassManager(CONTEXT, [Decompose(), Fold(), Simplify(), CommonSubexpressions(), DeadCode()]).run(function)
+    PassManager(CONTEXT, standard_passes()).run(function)
     left = {op.name.removeprefix("array.") for op in function.walk()} & set(RECORDS)
     assert all(RECORDS[other].is_primitive for other in left)
     for actual, wanted in zip(interpret(function, call.operands), expected, strict=True):

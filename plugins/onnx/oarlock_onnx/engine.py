@@ -13,6 +13,7 @@ from oarlock.ir.interpret import interpret
 
 if TYPE_CHECKING:
     from oarlock.runtime import Device, DeviceArray
+    from oarlock.runtime.plan import Plan
 
 __all__ = ["HOST", "DeviceEngine", "Engine", "HostEngine", "Loaded", "engine_for"]
 
@@ -35,21 +36,21 @@ class Loaded(Protocol):
 
 
 class Engine(Protocol):
-    """Runs functions. ``parameters`` are constant: the same arrays are put where they are needed only once."""
+    """Runs functions of parameters and inputs. ``parameters`` are the same arrays for a function at every call."""
 
-    def compile(self, function: Operation) -> None:
+    def compile(self, function: Operation, parameters: Sequence[Array]) -> None:
         """Make ``function`` ready to run."""
         ...
 
     def load(self, function: Operation, parameters: Sequence[Array], inputs: Sequence[Array]) -> Loaded:
-        """Put the arguments of ``function`` in place."""
+        """Put the inputs of ``function`` in place."""
         ...
 
 
 class HostEngine:
     """The interpreter over NumPy: the oracle."""
 
-    def compile(self, function: Operation) -> None:
+    def compile(self, function: Operation, parameters: Sequence[Array]) -> None:
         """Nothing: programs are interpreted."""
 
     def load(self, function: Operation, parameters: Sequence[Array], inputs: Sequence[Array]) -> Loaded:
@@ -85,19 +86,21 @@ class DeviceEngine:
         self._progress = progress
         self._held: dict[int, tuple[weakref.ref[Array], DeviceArray]] = {}
 
-    def compile(self, function: Operation) -> None:
-        """Plan ``function`` and compile its kernels."""
-        from oarlock.runtime.execute import plan_for
-
-        plan_for(function, self.device, self._progress)
+    def compile(self, function: Operation, parameters: Sequence[Array]) -> None:
+        """Plan ``function``, compile its kernels, and compute on the device what depends on parameters alone."""
+        self._plan(function, parameters)
 
     def load(self, function: Operation, parameters: Sequence[Array], inputs: Sequence[Array]) -> Loaded:
-        """Copy the inputs to the device, and those parameters that are not there yet."""
+        """Copy the inputs to the device."""
         from oarlock.runtime import from_numpy
 
-        arguments = [self._hold(array) for array in parameters]
-        arguments += [from_numpy(array, self.device) for array in inputs]
-        return _DeviceLoaded(self.device, function, arguments)
+        return _DeviceLoaded(self._plan(function, parameters), [from_numpy(array, self.device) for array in inputs])
+
+    def _plan(self, function: Operation, parameters: Sequence[Array]) -> Plan:
+        from oarlock.runtime.execute import plan_for
+
+        fixed = {position: self._hold(array) for position, array in enumerate(parameters)}
+        return plan_for(function, self.device, self._progress, fixed)
 
     def _hold(self, array: Array) -> DeviceArray:
         from oarlock.runtime import from_numpy
@@ -112,17 +115,14 @@ class DeviceEngine:
 
 
 class _DeviceLoaded:
-    def __init__(self, device: Device, function: Operation, arguments: list[DeviceArray]) -> None:
-        self._device = device
-        self._function = function
-        self._arguments = arguments
+    def __init__(self, plan: Plan, inputs: list[DeviceArray]) -> None:
+        self._plan = plan
+        self._inputs = inputs
         self._results: list[DeviceArray] = []
 
     def run(self) -> None:
-        from oarlock.runtime.execute import execute
-
-        self._results = execute(self._function, self._device, self._arguments)
-        self._device.synchronize()
+        self._results = self._plan.run(self._inputs)
+        self._plan.device.synchronize()
 
     def results(self) -> list[Array]:
         return [result.numpy() for result in self._results]

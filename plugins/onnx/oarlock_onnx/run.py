@@ -110,7 +110,7 @@ class Session:
 
     def _loaded(self, program: ImportedProgram, inputs: Mapping[str, Array]) -> Run:
         with self._span("compile"):
-            self.engine.compile(program.function)
+            self.engine.compile(program.function, list(program.parameters.values()))
         with self._span("load"):
             arrays = [inputs[name] for name in program.inputs]
             loaded = self.engine.load(program.function, list(program.parameters.values()), arrays)

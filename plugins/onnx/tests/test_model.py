@@ -143,7 +143,7 @@ class Counting(HostEngine):
     def __init__(self) -> None:
         self.functions: list[object] = []
 
-    def compile(self, function: object) -> None:
+    def compile(self, function: object, parameters: object) -> None:
         if not any(function is known for known in self.functions):
             self.functions.append(function)
 

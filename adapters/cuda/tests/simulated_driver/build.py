@@ -2,10 +2,14 @@
 
 ``python build.py [FOLDER]`` builds what is missing and prints the environment variables that a process needs to see two
 simulated CUDA devices. pycuda and the adapter run unmodified; what they call is simulated, and no GPU is involved.
+
+Kept in FOLDER (by default ``cuda-simulated`` in the cache folder that OARLOCK_CACHE_DIR names): pycuda's wheel, which
+takes minutes to build and is for any simulation, and what was built of these sources.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -19,8 +23,9 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 PYCUDA = "pycuda==2026.1"
-_SOURCES = ("build.py", "device.h", "driver.cpp", "fibres.h", "nvrtc.cpp")
-_FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared")
+_SOURCES = tuple(sorted(path.name for path in HERE.iterdir() if path.suffix in (".cpp", ".h", ".py")))
+_DRIVER = tuple(HERE / f"{name}.cpp" for name in ("devices", "graphs", "memory", "modules", "streams"))
+_FLAGS = ("-std=c++17", "-O2", "-fPIC")
 _WHEEL = "nvidia_cuda_nvrtc-0.0.0.dist-info"
 
 
@@ -30,9 +35,13 @@ class BuildError(Exception):
 
 def environment(folder: Path) -> dict[str, str]:
     """The variables of a process that sees the simulated devices; builds what ``folder`` lacks."""
+    folder = folder.resolve()
     made = folder / _fingerprint()
-    if not (made / "complete").exists():
-        _build(made)
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # processes that begin together build once
+        if not (made / "complete").exists():
+            _build(made)
     known = os.environ.get("PYTHONPATH")
     return {
         "LD_LIBRARY_PATH": str(made / "lib"),
@@ -49,29 +58,25 @@ def _fingerprint() -> str:
 
 def _build(made: Path) -> None:
     """Build in a folder beside ``made``, and move it there when it is whole."""
-    made.parent.mkdir(parents=True, exist_ok=True)
+    include = include_folder()
     with tempfile.TemporaryDirectory(dir=made.parent) as name:
         work = Path(name)
-        (work / "lib").mkdir()
-        include = _include()
-        wheel = _pycuda_wheel(made.parent, work, include)
-        _run(sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(work / "site"), str(wheel))
-        (module,) = (work / "site" / "pycuda").glob("_driver*.so")
-        _driver(work, module, include)
-        _compile(work / "lib" / "libnvrtc.so.13", HERE / "nvrtc.cpp", "-ldl")
-        shutil.copy(HERE / "device.h", work / "lib")
-        _announce(work)
-        (work / "complete").touch()
-        try:
-            work.rename(made)
-        except OSError:  # another process was faster
-            if not (made / "complete").exists():
-                raise
-        else:
-            work.mkdir()  # for the context to remove
+        parts = work / "parts"
+        (parts / "lib").mkdir(parents=True)
+        wheel = pycuda_wheel(made.parent, work, include)
+        _run(sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", parts / "site", wheel)
+        (module,) = (parts / "site" / "pycuda").glob("_driver*.so")
+        _driver(work, parts / "lib" / "libcuda.so.1", module, include)
+        _run("g++", *_FLAGS, "-shared", "-o", parts / "lib" / "libnvrtc.so.13", HERE / "nvrtc.cpp", "-ldl")
+        for header in ("device.h", "positions.h"):
+            shutil.copy(HERE / header, parts / "lib")
+        _announce(parts)
+        (parts / "complete").touch()
+        shutil.rmtree(made, ignore_errors=True)
+        parts.rename(made)
 
 
-def _include() -> Path:
+def include_folder() -> Path:
     """The folder of cuda.h."""
     for wheel in ("nvidia-cuda-runtime", "nvidia-cuda-profiler-api"):
         try:
@@ -84,8 +89,11 @@ def _include() -> Path:
     return found[0].parent
 
 
-def _pycuda_wheel(cache: Path, work: Path, include: Path) -> Path:
-    """pycuda, built against an empty library: its symbols are bound when it is loaded. Kept between builds."""
+def pycuda_wheel(cache: Path, work: Path, include: Path) -> Path:
+    """pycuda, built against an empty library, whose symbols it binds when it is loaded. Kept between builds.
+
+    The linker would leave out a library of which nothing is used: hence --no-as-needed.
+    """
     tag = f"{PYCUDA.replace('==', '-')}-{sysconfig.get_config_var('SOABI')}"
     kept = cache / tag
     if not list(kept.glob("*.whl")):
@@ -101,44 +109,45 @@ def _pycuda_wheel(cache: Path, work: Path, include: Path) -> Path:
         (source,) = (p for p in (work / "sdist").iterdir() if p.is_dir())
         options = (f"--cuda-root={include.parent}", "--no-cuda-enable-curand", f"--cudadrv-lib-dir={stub}")
         _run(sys.executable, "configure.py", *options, f"--cudart-lib-dir={stub}", "--cxxflags=-O1", cwd=source)
-        _run(*pip, "wheel", "-q", "--no-deps", "-w", work / "wheel", ".", cwd=source)
+        _run(*pip, "wheel", "-q", "--no-deps", "-w", work / "wheel", ".", cwd=source, LDFLAGS="-Wl,--no-as-needed")
         kept.mkdir(exist_ok=True)
         for built in (work / "wheel").glob("*.whl"):
             shutil.copy(built, kept)
     return next(kept.glob("*.whl"))
 
 
-def _driver(work: Path, module: Path, include: Path) -> None:
-    """libcuda.so.1: driver.cpp, and for all else that pycuda binds a function that says "not supported"."""
-    target = work / "lib" / "libcuda.so.1"
-    options = (f"-I{include}", "-Wl,-soname,libcuda.so.1", "-ldl", "-lpthread")
-    _compile(target, HERE / "driver.cpp", *options)
-    missing = sorted(_symbols(module, "--undefined-only") - _symbols(target, "--defined-only"))
+def _driver(work: Path, target: Path, module: Path, include: Path) -> None:
+    """libcuda.so.1: the simulated calls, and for all else that pycuda binds a function that says "not supported"."""
+    objects = [work / f"{source.stem}.o" for source in _DRIVER]
+    for source, made in zip(_DRIVER, objects, strict=True):
+        _run("g++", *_FLAGS, "-c", f"-I{include}", "-o", made, source)
+    defined = set().union(*(_symbols("--defined-only", each) for each in objects))
     rest = work / "rest.cpp"
+    missing = sorted(_symbols("-D", "--undefined-only", module) - defined)
     rest.write_text("".join(f'extern "C" int {name}() {{ return 801; }}\n' for name in missing))
-    _compile(target, HERE / "driver.cpp", str(rest), *options)
+    options = ("-shared", "-Wl,-soname,libcuda.so.1", "-ldl", "-lpthread")
+    _run("g++", *_FLAGS, "-o", target, *objects, rest, *options)
 
 
-def _symbols(library: Path, which: str) -> set[str]:
-    lines = _run("nm", "-D", which, library).splitlines()
-    return {name for line in lines if (name := line.split()[-1].partition("@")[0]).startswith("cu")}
+def _symbols(*asked: Path | str) -> set[str]:
+    lines = _run("nm", *asked).splitlines()
+    return {name for line in lines if line and (name := line.split()[-1].partition("@")[0]).startswith("cu")}
 
 
-def _announce(work: Path) -> None:
+def _announce(parts: Path) -> None:
     """Metadata by which the adapter finds the simulated NVRTC as it finds the one in NVIDIA's wheel."""
-    info = work / "site" / _WHEEL
+    info = parts / "site" / _WHEEL
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: nvidia-cuda-nvrtc\nVersion: 0.0.0\n")
     (info / "RECORD").write_text("../lib/libnvrtc.so.13,,\n")
 
 
-def _compile(target: Path, *arguments: Path | str) -> None:
-    _run("g++", *_FLAGS, "-o", target, *arguments)
-
-
-def _run(*command: Path | str, cwd: Path | None = None) -> str:
+def _run(*command: Path | str, cwd: Path | None = None, **variables: str) -> str:
+    settings = {**os.environ, **variables}
     try:
-        done = subprocess.run([str(c) for c in command], cwd=cwd, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [str(c) for c in command], cwd=cwd, env=settings, capture_output=True, text=True, check=False
+        )
     except FileNotFoundError as error:
         raise BuildError(f"{command[0]} is not on the path") from error
     if done.returncode:
@@ -147,6 +156,11 @@ def _run(*command: Path | str, cwd: Path | None = None) -> str:
     return done.stdout
 
 
+def default_folder() -> Path:
+    """Where builds are kept unless said otherwise: in the cache folder of the project."""
+    return Path(os.environ.get("OARLOCK_CACHE_DIR") or ".cache/oarlock") / "cuda-simulated"
+
+
 if __name__ == "__main__":
-    for name, value in environment(Path(sys.argv[1] if len(sys.argv) > 1 else ".cache/cuda-simulated")).items():
+    for name, value in environment(Path(sys.argv[1]) if len(sys.argv) > 1 else default_folder()).items():
         print(f"export {name}={value}")

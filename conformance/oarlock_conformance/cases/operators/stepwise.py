@@ -47,6 +47,8 @@ def _step_by_step(device: Device, function: Operation, operands: Sequence[Array]
     alone = {op: _alone(op) for op in ops if op.operands}
     _compile(device, list(alone.values()))
     held: dict[Value, DeviceArray] = {a: from_numpy(x, device) for a, x in zip(block.args, operands, strict=True)}
+    for number, (a, x) in enumerate(zip(block.args, operands, strict=True)):
+        _same(f"operand {number}, copied in and out", to_numpy(held[a]), x, "as given")
     flush = bool(device.target.flush_to_zero)
     for op in ops:
         if op not in alone:

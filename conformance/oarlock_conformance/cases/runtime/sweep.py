@@ -153,15 +153,20 @@ def _calls(bench: Bench, work: Work) -> Counter[str]:
 
 def _fail(bench: Bench, work: Work, fault: Fault) -> None:
     what = f"call {fault.number} of {fault.method} raised {type(fault.error()).__name__}"
-    with witnessed(bench.device, fault) as witness:
+    device = bench.device
+    with witnessed(device, fault) as witness:
         told = _errors(lambda: work(bench))
         told += _settle(bench)
     expect(witness.fired, f"{what}: it was never reached, although it was without the fault")
     for error in told:
-        _judge(bench.device, error, what)
+        _judge(device, error, what)
     # An allocation is tried again after idle memory was released; and a late fault may meet nobody who waits.
     expect(bool(told) or fault.method == "allocate", f"{what}, and nobody was told")
-    _accounts(witness, what)
+    if fault.method == "synchronize" and device.info.failure_scope == "device":  # a command failed: nothing is left
+        expect(not device.usable, f"{what}, failure_scope is device, and the device is usable")
+        bench.forget()
+    else:
+        _accounts(witness, what)
     bench.works()
 
 

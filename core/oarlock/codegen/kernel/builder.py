@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from oarlock import dtypes
 from oarlock.codegen.kernel.dialect import kernel_context
 from oarlock.dtypes import DType
+from oarlock.errors import UnsupportedError
 from oarlock.ir import (
     Attribute,
     Block,
@@ -21,7 +22,11 @@ from oarlock.ir import (
     traits,
 )
 
-__all__ = ["KernelBuilder", "dtype_of", "lanes_of"]
+__all__ = ["KernelBuilder", "NotVectorisable", "dtype_of", "lanes_of"]
+
+
+class NotVectorisable(UnsupportedError):
+    """What is being emitted has no form that computes neighbouring elements at once."""
 
 
 def dtype_of(value: Value) -> DType:
@@ -55,7 +60,8 @@ def wrap(value: int, dtype: DType) -> int:
 class KernelBuilder:
     """Emits kernel operations into a function, structured control flow included.
 
-    Equal pure expressions are emitted once per scope; integer constants are folded. ``function`` is the
+    Equal pure expressions are emitted once per scope; integer constants are folded; where scalars meet vectors they
+    stand for all lanes. ``function`` is the
     ``kernel.function``; ``index`` the dtype of index arithmetic.
     """
 
@@ -66,8 +72,13 @@ class KernelBuilder:
         scalars: Sequence[tuple[str, DType]],
         block: tuple[int, int, int] = (1, 1, 1),
         index: DType = dtypes.int32,
+        fused: bool = False,
     ) -> None:
         self.index = index
+        self.fused = fused
+        """Whether the target multiplies and adds with one rounding as fast as it multiplies."""
+        self.straight = False
+        """Whether control flow is refused, because conditions and bounds may be vectors."""
         types: list[Type] = [t for _, t in buffers]
         types += [ScalarType(d) for _, d in scalars]
         body = Block(types)
@@ -109,6 +120,9 @@ class KernelBuilder:
         definition = self._builder.context.definition("kernel." + name)
         if not definition.has(traits.PURE):
             return self._builder.create("kernel." + name, operands, attributes, result_types).result
+        if len(operands) > 1:
+            lanes = max(map(lanes_of, operands))
+            operands = [self.splat(x, lanes) if lanes_of(x) == 1 else x for x in operands]
         value_key = tuple((k, type(v).__name__, repr(v)) for k, v in sorted(attributes.items()))
         key = (name, tuple(map(id, operands)), value_key, tuple(result_types or ()))
         for scope in reversed(self._scopes):
@@ -209,6 +223,8 @@ class KernelBuilder:
         """x * y + total, a step of a sum whose bound allows floats to be rounded once or twice, as the target likes."""
         if not dtype_of(x).is_float:
             return self.add(self.mul(x, y), total)
+        if self.fused:
+            return self.fma(x, y, total)
         return self.emit("add", (self.emit("mul", (x, y), {"loose": True}), total), {"loose": True})
 
     def eq(self, x: Value, y: Value) -> Value:
@@ -357,8 +373,9 @@ class KernelBuilder:
     def load(self, buffer: Value, index: Value, lanes: int = 1) -> Value:
         return self.emit("load", (buffer, index), {"lanes": lanes} if lanes > 1 else {})
 
-    def store(self, buffer: Value, index: Value, value: Value) -> None:
-        self._builder.create("kernel.store", (buffer, index, value))
+    def store(self, buffer: Value, index: Value, value: Value, stream: bool = False) -> None:
+        """Store an element, or neighbouring ones; ``stream``: past the caches, at a multiple of the vector's lanes."""
+        self._builder.create("kernel.store", (buffer, index, value), {"stream": True} if stream else {})
 
     def splat(self, x: Value, lanes: int) -> Value:
         return x if lanes == 1 else self.emit("splat", (x,), {"lanes": lanes})
@@ -370,6 +387,20 @@ class KernelBuilder:
     def private(self, dtype: DType, size: int) -> Value:
         """``size`` elements of this thread's own."""
         return self.emit("private", (), {"dtype": dtype, "size": size})
+
+    def shuffle(self, x: Value, mask: int, width: int) -> Value:
+        """``x`` of the thread whose number is this one's xor ``mask``, among ``width`` neighbours."""
+        return self.emit("shuffle", (x,), {"mask": mask, "width": width})
+
+    def matrix_fma(
+        self, a: Value, at: Value, b: Value, bt: Value, total: Value, stride: int, kind: str, width: int
+    ) -> Value:
+        """``total`` and the product of 16 x 16 elements of ``a`` from ``at`` on and of ``b`` from ``bt`` on."""
+        return self.emit("matrix_fma", (a, at, b, bt, total), {"stride": stride, "kind": kind, "width": width})
+
+    def matrix_store(self, buffer: Value, index: Value, total: Value, stride: int, width: int) -> None:
+        """Put what ``matrix_fma`` gave into local memory."""
+        self._builder.create("kernel.matrix_store", (buffer, index, total), {"stride": stride, "width": width})
 
     def barrier(self) -> None:
         self._builder.create("kernel.barrier")
@@ -386,15 +417,21 @@ class KernelBuilder:
         initial: Sequence[Value] = (),
         step: Value | None = None,
         unroll: bool = False,
+        few: bool = False,
     ) -> list[Value]:
-        """``for index in range(low, high, step)``; ``body(index, carried)`` gives the next carried values."""
+        """``for index in range(low, high, step)``; ``body(index, carried)`` gives the next carried values.
+
+        ``unroll`` and ``few`` (few turns: not worth a vector form) advise the compiler.
+        """
+        if self.straight:
+            raise NotVectorisable("a loop over elements")
         step = step if step is not None else self.const(1, dtype_of(low))
         block = Block([low.type, *(v.type for v in initial)])
         self._nested(block, lambda: body(block.args[0], list(block.args[1:])))
         op = self._builder.create(
             "kernel.for",
             (low, high, step, *initial),
-            {"unroll": True} if unroll else {},
+            {**({"unroll": True} if unroll else {}), **({"few": True} if few else {})},
             [v.type for v in initial],
             [Region([block])],
         )
@@ -407,6 +444,8 @@ class KernelBuilder:
         no: Callable[[], Sequence[Value]] = lambda: (),
     ) -> list[Value]:
         """``if``; both sides give values of the same types."""
+        if self.straight:
+            raise NotVectorisable("a branch on elements")
         then, otherwise = Block(), Block()
         types = self._nested(then, yes)
         self._nested(otherwise, no)

@@ -23,12 +23,25 @@ the guards, the interpreter checks that they hold, renderers print plainly.
 | splat | scalar | all lanes |
 | extract | vector | lane ``index`` |
 | load | buffer, index | index in range; a vector result loads consecutive elements |
-| store | buffer, index, value | likewise |
+| store | buffer, index, value | likewise; ``stream``: soon read by nobody, and index is a multiple of the lanes |
 | block_id thread_id block_count | - | position along ``axis``; int32 |
+| shuffle | number | its value in the thread whose number is this one's xor ``mask``; see below |
+| matrix_fma | buffer, index, buffer, index, total | a step of a matrix unit; see below |
+| matrix_store | buffer, index, total | its result in memory |
 | for | lo, hi, step, initial... | region (index, carried...) ends in yield; step > 0; results are the last carried |
 | if | bool | two regions ending in yield |
 | local private | - | ``size`` elements, shared by the block / of this thread; content undefined |
 | barrier | - | all threads of the block; not in divergent flow |
+
+The threads that meet in a ``shuffle`` are ``width`` neighbours of a block, which is a multiple of it; ``mask`` is below
+it. All threads of the block reach it, as they reach a barrier.
+
+``matrix_fma`` is ``total + A B``, computed by the ``width`` threads of a subgroup together. Row i of A is the 16
+elements from ``index + i * stride`` on of the first buffer, and column j of B likewise of the second; both are local
+memory of the dtype that ``kind`` names (``tf32``: float32, of which 10 bits of the mantissa count). Products are exact,
+sums float32. ``total`` is a float32 vector of 256 / width lanes, in each thread a part of the 16 x 16 numbers, which
+part is the target's own: it begins as one number in all lanes, and ``matrix_store`` puts row i at
+``index + i * stride`` of local memory of float32. ``stride`` and indices are even. All threads of the block reach it.
 
 A loop counts exactly, also where index + step would pass the dtype's greatest value. Indices are exact too: signed
 ``add sub mul neg`` that flow into the index of a load or store, or into a loop's bounds, through operations of that
@@ -57,7 +70,7 @@ from oarlock.ir import (
 )
 from oarlock.target import Target
 
-__all__ = ["ARITHMETIC", "COMPARE", "FLOAT_UNARY", "KERNEL", "kernel_context", "signature_of"]
+__all__ = ["ARITHMETIC", "COMPARE", "FLOAT_UNARY", "KERNEL", "MATRIX_KINDS", "kernel_context", "signature_of"]
 
 ARITHMETIC = ("add", "sub", "mul", "div", "quot", "rem", "min", "max", "and", "or", "xor", "shl", "shr")
 COMPARE = ("eq", "ne", "lt", "le")
@@ -171,6 +184,45 @@ def _verify_store(op: Operation) -> None:
         raise VerifyError(f"kernel.store: index is {index}, not an integer")
 
 
+def _shuffle(types: Sequence[Type], attributes: Mapping[str, Attribute]) -> Sequence[Type]:
+    (source,) = _scalars("shuffle", types)
+    mask, width = attributes["mask"], attributes["width"]
+    if source.lanes != 1 or source.dtype == dtypes.bool_:
+        raise DTypeError(f"kernel.shuffle takes one number, not {source}")
+    if not isinstance(mask, int) or not isinstance(width, int) or width & (width - 1) or not 0 < mask < width:
+        raise DTypeError(f"kernel.shuffle: 0 < mask < width, a power of two, not mask {mask} and width {width}")
+    return (source,)
+
+
+MATRIX_KINDS = {"float16": dtypes.float16, "bfloat16": dtypes.bfloat16, "tf32": dtypes.float32}
+"""What the kinds of matrix units read."""
+
+
+def _matrix_fma(types: Sequence[Type], attributes: Mapping[str, Attribute]) -> Sequence[Type]:
+    a, _, b, _, total = types
+    kind = attributes["kind"]
+    if kind not in MATRIX_KINDS:
+        raise DTypeError(f"kernel.matrix_fma: kind {kind!r} is none of {', '.join(MATRIX_KINDS)}")
+    bits = MATRIX_KINDS[str(kind)].bits
+    for buffer in (a, b):
+        if not isinstance(buffer, BufferType) or buffer.space != "local" or buffer.dtype.bits != bits:
+            raise DTypeError(f"kernel.matrix_fma of {kind} reads local memory of {bits} bits, not {buffer}")
+    _check_part(total, attributes["width"])
+    return (total,)
+
+
+def _verify_matrix_store(op: Operation) -> None:
+    buffer, _, total = (operand.type for operand in op.operands)
+    if not isinstance(buffer, BufferType) or buffer.space != "local" or buffer.dtype != dtypes.float32:
+        raise VerifyError(f"kernel.matrix_store: cannot store to {buffer}, which is no local memory of float32")
+    _check_part(total, op.attributes["width"])
+
+
+def _check_part(total: Type, width: Attribute) -> None:
+    if not isinstance(width, int) or total != ScalarType(dtypes.float32, 256 // width):
+        raise DTypeError(f"kernel.matrix_fma: a thread's part of 256 numbers for {width} threads is not {total}")
+
+
 def _position(types: Sequence[Type], attributes: Mapping[str, Attribute]) -> Sequence[Type]:
     return (ScalarType(dtypes.int32),)
 
@@ -241,7 +293,16 @@ KERNEL = Dialect(
         _define("splat", 1, _splat, attributes={"lanes": int}),
         _define("extract", 1, _extract, attributes={"index": int}),
         _define("load", 2, _load, attributes={"lanes": int}, optional=frozenset({"lanes"}), traits=frozenset()),
-        _define("store", 3, None, results=0, verify=_verify_store, traits=frozenset()),
+        _define(
+            "store",
+            3,
+            None,
+            results=0,
+            attributes={"stream": bool},
+            optional=frozenset({"stream"}),
+            verify=_verify_store,
+            traits=frozenset(),
+        ),
         *(_define(name, 0, _position, attributes={"axis": int}) for name in ("block_id", "thread_id", "block_count")),
         *(
             _define(name, 0, _memory(name), attributes={"dtype": dtypes.DType, "size": int}, traits=frozenset())
@@ -249,13 +310,26 @@ KERNEL = Dialect(
         ),
         _define("barrier", 0, None, results=0, traits=frozenset()),
         _define(
+            "matrix_fma", 5, _matrix_fma, attributes={"stride": int, "kind": str, "width": int}, traits=frozenset()
+        ),
+        _define(
+            "matrix_store",
+            3,
+            None,
+            results=0,
+            attributes={"stride": int, "width": int},
+            verify=_verify_matrix_store,
+            traits=frozenset(),
+        ),
+        _define("shuffle", 1, _shuffle, attributes={"mask": int, "width": int}, traits=frozenset()),
+        _define(
             "for",
             None,
             None,
             results=None,
             regions=1,
-            attributes={"unroll": bool},
-            optional=frozenset({"unroll"}),
+            attributes={"unroll": bool, "few": bool},
+            optional=frozenset({"unroll", "few"}),
             verify=_verify_for,
             traits=frozenset(),
         ),

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oarlock.codegen.kernel.analysis import index_arithmetic
+from oarlock.codegen.kernel.matrix import PIECE, part_of, product_part
 from oarlock.codegen.kernel.values import COMPARE, COMPUTE, PreconditionError, convert, from_number
 from oarlock.dtypes import DType
 from oarlock.errors import BoundsError, DTypeError, IRError
@@ -19,7 +20,7 @@ __all__ = ["run_kernel"]
 
 Array = npt.NDArray[Any]
 _Steps = Generator[Operation, None, list[Array]]
-"""A thread: it yields at each barrier, and ends with what its block's yield gives."""
+"""A thread: it yields where it waits for the others of its block, and ends with what its block's yield gives."""
 
 
 def run_kernel(
@@ -45,6 +46,18 @@ class _Memory:
 
     def __init__(self, array: Array, label: str, written: npt.NDArray[np.bool_] | None = None) -> None:
         self.array, self.label, self.written = array, label, written
+
+
+class _Shared:
+    """What the threads of a block have in common: local memory, and what they gave (``taken``: by the last stop) to
+    the others, by thread number."""
+
+    __slots__ = ("given", "memory", "taken")
+
+    def __init__(self) -> None:
+        self.memory: dict[Value, _Memory] = {}
+        self.given: dict[int, Array] = {}
+        self.taken: dict[int, Array] = {}
 
 
 class _Run:
@@ -93,15 +106,17 @@ class _Run:
 
     def _block(self, block: tuple[int, int, int]) -> None:
         """Run the threads of a block from barrier to barrier."""
-        shared: dict[Value, _Memory] = {}
+        shared = _Shared()
         places = [(x, y, z) for z, y, x in product(*(range(n) for n in reversed(self.threads)))]
         running = [_Thread(self, block, place, shared).steps(self.function.regions[0].block) for place in places]
         while running:
             stops = [_advance(thread) for thread in running]
             if len(set(stops)) > 1:
-                raise IRError(f"kernel {self.name}: only some threads of block {block} reach a barrier")
+                what = next(op for op in stops if op is not None).name.removeprefix("kernel.")
+                raise IRError(f"kernel {self.name}: only some threads of block {block} reach a {what}")
             if stops[0] is None:
                 return
+            shared.taken, shared.given = shared.given, {}
 
 
 def _advance(thread: _Steps) -> Operation | None:
@@ -114,13 +129,13 @@ def _advance(thread: _Steps) -> Operation | None:
 class _Thread:
     """One thread: its values and its private memory."""
 
-    def __init__(
-        self, run: _Run, block: tuple[int, int, int], thread: tuple[int, int, int], shared: dict[Value, _Memory]
-    ) -> None:
+    def __init__(self, run: _Run, block: tuple[int, int, int], thread: tuple[int, int, int], shared: _Shared) -> None:
         self.run_ = run
         self.shared = shared
         self.values = dict(run.values)
         self.memory = dict(run.memory)
+        x, y, _ = run.threads
+        self.number = thread[0] + x * (thread[1] + y * thread[2])
         self.positions = {"block_id": block, "thread_id": thread, "block_count": run.grid}
 
     def fail(self, op: Operation, message: str) -> IRError:
@@ -134,6 +149,14 @@ class _Thread:
                 return [self.values[v] for v in op.operands]
             if kind == "barrier":
                 yield op
+            elif kind == "shuffle":
+                self.shared.given[self.number] = self.values[op.operands[0]]
+                yield op
+                self.values[op.result] = self.shared.taken[self._partner(op)]
+            elif kind in ("matrix_fma", "matrix_store"):
+                self.shared.given[self.number] = self.values[op.operands[-1]]
+                yield op
+                (self._matrix_fma if kind == "matrix_fma" else self._matrix_store)(op)
             elif kind == "for":
                 yield from self._for(op)
             elif kind == "if":
@@ -143,6 +166,49 @@ class _Thread:
             else:
                 self._simple(op, kind)
         return []
+
+    def _partner(self, op: Operation) -> int:
+        """The number of the thread that a shuffle takes from."""
+        mask = op.attributes["mask"]
+        assert isinstance(mask, int)
+        lane = self._lane(op)
+        return self.number - lane + (lane ^ mask)
+
+    def _matrix_fma(self, op: Operation) -> None:
+        rows = [self._rows(op, position) for position in (0, 2)]
+        total = self.values[op.operands[4]]
+        lane = self._lane(op)
+        self.values[op.result] = product_part(rows[0], rows[1], str(op.attributes["kind"]), total, lane)
+
+    def _matrix_store(self, op: Operation) -> None:
+        memory, total = self.memory[op.operands[0]], self.values[op.operands[2]]
+        row, columns = part_of(self._lane(op), PIECE * PIECE // len(total))
+        at = int(self.values[op.operands[1]][0]) + row * self._stride(op)
+        place = self._within(op, memory, at + columns.start, len(total))
+        memory.array[place] = total
+        if memory.written is not None:
+            memory.written[place] = True
+
+    def _rows(self, op: Operation, position: int) -> Array:
+        """The 16 rows of 16 elements that a step of a matrix unit reads."""
+        memory, first = self.memory[op.operands[position]], int(self.values[op.operands[position + 1]][0])
+        places = [self._within(op, memory, first + row * self._stride(op), PIECE) for row in range(PIECE)]
+        return np.stack([self._read(op, memory, place) for place in places])
+
+    def _stride(self, op: Operation) -> int:
+        stride = op.attributes["stride"]
+        assert isinstance(stride, int)
+        if stride % 2:
+            raise self.fail(op, f"stride {stride} is odd")
+        return stride
+
+    def _lane(self, op: Operation) -> int:
+        """This thread's number in its subgroup."""
+        width = op.attributes["width"]
+        assert isinstance(width, int)
+        if len(self.shared.taken) % width:
+            raise self.fail(op, f"{len(self.shared.taken)} threads are no multiple of {width}")
+        return self.number % width
 
     def _for(self, op: Operation) -> _Steps:
         low, high, step = (int(self.values[v][0]) for v in op.operands[:3])
@@ -206,14 +272,18 @@ class _Thread:
 
     def _place(self, op: Operation, lanes: int) -> tuple[_Memory, slice]:
         memory = self.memory[op.operands[0]]
-        index = int(self.values[op.operands[1]][0])
+        return memory, self._within(op, memory, int(self.values[op.operands[1]][0]), lanes)
+
+    def _within(self, op: Operation, memory: _Memory, index: int, lanes: int) -> slice:
         if index < 0 or index + lanes > len(memory.array):
             message = f"index {index} (lanes: {lanes}) is outside {memory.label} of {len(memory.array)} elements"
             raise BoundsError(str(self.fail(op, message)))
-        return memory, slice(index, index + lanes)
+        return slice(index, index + lanes)
 
     def _load(self, op: Operation) -> Array:
-        memory, place = self._place(op, _scalar(op.result).lanes)
+        return self._read(op, *self._place(op, _scalar(op.result).lanes))
+
+    def _read(self, op: Operation, memory: _Memory, place: slice) -> Array:
         if memory.written is not None and not memory.written[place].all():
             raise self.fail(op, f"element {place.start} of {memory.label} is read before it is written")
         return memory.array[place].copy()
@@ -225,13 +295,13 @@ class _Thread:
             memory.written[place] = True
 
     def _allocate(self, op: Operation, kind: str) -> _Memory:
-        if kind == "local" and op.result in self.shared:
-            return self.shared[op.result]
+        if kind == "local" and op.result in self.shared.memory:
+            return self.shared.memory[op.result]
         size = op.attributes["size"]
         assert isinstance(size, int) and isinstance(op.result.type, BufferType)
         memory = _Memory(np.zeros(size, op.result.type.dtype.numpy), f"{kind} memory", np.zeros(size, np.bool_))
         if kind == "local":
-            self.shared[op.result] = memory
+            self.shared.memory[op.result] = memory
         return memory
 
 

@@ -14,12 +14,17 @@ from oarlock.dtypes import DType
 from oarlock.ir import Operation, Value
 from oarlock.ops import tensor
 
-__all__ = ["ANCHOR_ELEMENTS", "accumulator", "pairs", "window_position"]
+__all__ = ["ANCHOR_ELEMENTS", "accumulator", "kind_of", "pairs", "window_position"]
 
 
 def accumulator(kind: str, dtype: DType) -> DType:
     """The dtype that a reduction accumulates in: float32 for sums and products of 16-bit floats."""
     return dtypes.float32 if dtype.is_float and dtype.bits == 16 and kind in ("sum", "prod") else dtype
+
+
+def kind_of(op: Operation) -> str:
+    """What a reduction does: sum, prod, max, min."""
+    return op.name.removeprefix("array.reduce_")
 
 
 def pairs(op: Operation, name: str) -> tuple[tuple[int, ...], ...]:

@@ -8,6 +8,8 @@ from typing import Literal
 
 from oarlock import dtypes
 from oarlock.codegen.kernel import KernelBuilder
+from oarlock.codegen.kernel.analysis import INDEX_OPERANDS
+from oarlock.codegen.kernel.builder import NotVectorisable, lanes_of
 from oarlock.codegen.lower.call import KernelCall
 from oarlock.codegen.lower.index import Index, Run
 from oarlock.codegen.values import shape_of
@@ -38,10 +40,11 @@ class Emitter:
         block: tuple[int, int, int] = (1, 1, 1),
         index: DType = dtypes.int32,
         output_access: Literal["write", "both"] = "write",
+        fused: bool = False,
     ) -> None:
         buffers = [(f"in{i}", BufferType(tensor(v).dtype, "global", "read")) for i, v in enumerate(leaves)]
         buffers += [(f"out{i}", BufferType(tensor(v).dtype, "global", output_access)) for i, v in enumerate(outputs)]
-        self.b = KernelBuilder(name, buffers, [(f"offset_{n}", index) for n, _ in buffers], block, index)
+        self.b = KernelBuilder(name, buffers, [(f"offset_{n}", index) for n, _ in buffers], block, index, fused)
         self.table = table
         self.leaves = {v: f"in{i}" for i, v in enumerate(leaves)}
         self.outputs = {v: f"out{i}" for i, v in enumerate(outputs)}
@@ -54,6 +57,8 @@ class Emitter:
         self._sizes: dict[tuple[object, ...], Value] = {}
         self._scalars: dict[Value, Value] = {}
         self._lanes = 1
+        self._wide: tuple[Value, int] | None = None
+        self._strides: dict[Value, int | None] = {}
         self._scopes: list[dict[tuple[object, ...], Value]] = [{}]
 
     # --- parameters ------------------------------------------------------------------------------------------------
@@ -121,7 +126,7 @@ class Emitter:
         """Load from memory."""
         name = self.leaves[v]
         linear = self.b.add(index.linear(self.b), self.b.arguments[f"offset_{name}"])
-        return self.b.load(self.b.arguments[name], linear, self._lanes)
+        return self.b.load(self.b.arguments[name], linear, self._lanes if self._wide is None else self._width(linear))
 
     def vector(self, v: Value, index: Index, lanes: int) -> Value:
         """``lanes`` neighbouring elements of ``v`` from ``index`` on; ``v`` must be contiguous there, and in memory
@@ -138,11 +143,17 @@ class Emitter:
         linear = self.b.add(index.linear(self.b), self.b.arguments[f"offset_{name}"])
         return self.b.load(self.b.arguments[name], linear)
 
-    def store(self, v: Value, index: Index, element: Value) -> None:
-        """Store to the output ``v``."""
-        name = self.outputs[v]
-        linear = self.b.add(index.linear(self.b), self.b.arguments[f"offset_{name}"])
-        self.b.store(self.b.arguments[name], linear, element)
+    def place(self, v: Value, index: Index) -> Value:
+        """Which element of its buffer element ``index`` of the output ``v`` is."""
+        return self.b.add(index.linear(self.b), self.b.arguments[f"offset_{self.outputs[v]}"])
+
+    def store(self, v: Value, index: Index, element: Value, stream: bool = False) -> None:
+        """Store to the output ``v``; ``stream``: see KernelBuilder.store."""
+        place = self.place(v, index)
+        lanes = 1 if self._wide is None else self._width(place, everywhere=True)
+        if lanes_of(element) != lanes:
+            element = self.b.splat(element, lanes)
+        self.b.store(self.b.arguments[self.outputs[v]], place, element, stream and lanes > 1)
 
     def call(self, grid: tuple[int, int, int], label: str) -> KernelCall:
         """The launch of the finished kernel."""
@@ -179,6 +190,7 @@ class Emitter:
         initial: Sequence[Value] = (),
         step: Value | None = None,
         unroll: bool = False,
+        few: bool = False,
     ) -> list[Value]:
         """``KernelBuilder.loop`` with a scope of its own."""
 
@@ -186,7 +198,82 @@ class Emitter:
             with self.scope():
                 return body(position, carried)
 
-        return self.b.loop(low, high, scoped, initial, step, unroll)
+        return self.b.loop(low, high, scoped, initial, step, unroll, few)
+
+    # --- neighbouring elements at once -----------------------------------------------------------------------------
+
+    def vector_loop(
+        self,
+        low: Value,
+        high: Value,
+        lanes: int,
+        body: Callable[[Value, list[Value]], Sequence[Value]],
+        initial: Sequence[Value] = (),
+        vectors: int = 1,
+    ) -> list[Value]:
+        """A loop of which each turn computes ``lanes`` elements from its counter on, ``vectors`` times.
+
+        In ``body`` elements at a position are vectors of what stands from there on, or scalars where all are the
+        same. Raises NotVectorisable where memory is not contiguous along the counter, or an element depends on it in
+        another way than by what it loads.
+        """
+
+        def wide(position: Value, carried: list[Value]) -> Sequence[Value]:
+            self._wide, self._strides, self.b.straight = (position, lanes), {position: 1}, True
+            try:
+                found = body(position, carried)
+            finally:
+                self._wide, self.b.straight = None, False
+            if not _only_indexes(position):
+                raise NotVectorisable("an element depends on its position")
+            return found
+
+        return self.loop(low, high, wide, initial, self.b.i(lanes * vectors))
+
+    def kept(self, memory: Value, position: Value) -> Value:
+        """What private memory holds at a position along the counter."""
+        return self.b.load(memory, position, 1 if self._wide is None else self._wide[1])
+
+    def keep(self, memory: Value, position: Value, element: Value) -> None:
+        """Hold an element at a position along the counter in private memory."""
+        lanes = 1 if self._wide is None else self._wide[1]
+        self.b.store(memory, position, self.b.splat(element, lanes) if lanes_of(element) == 1 else element)
+
+    def _width(self, place: Value, everywhere: bool = False) -> int:
+        """The lanes of what stands at ``place``: 1 where that does not move with the counter."""
+        assert self._wide is not None
+        stride = self._stride(place)
+        if stride == 1:
+            return self._wide[1]
+        if stride == 0 and not everywhere:
+            return 1
+        raise NotVectorisable("neighbours are not neighbours in memory")
+
+    def _stride(self, value: Value) -> int | None:
+        """How far an index moves when the counter moves by 1; None where that differs."""
+        if value not in self._strides:
+            self._strides[value] = self._stride_of(value)
+        return self._strides[value]
+
+    def _stride_of(self, value: Value) -> int | None:
+        if lanes_of(value) != 1:
+            return None
+        op = value.defining_op
+        if op is None or not op.operands or isinstance(op.operands[0].type, BufferType) or op.regions:
+            return 0
+        strides = [self._stride(operand) for operand in op.operands]
+        if all(stride == 0 for stride in strides):
+            return 0
+        if None in strides or op.name not in ("kernel.add", "kernel.sub", "kernel.mul"):
+            return None
+        left, right = strides
+        assert left is not None and right is not None
+        if op.name != "kernel.mul":
+            return left + right if op.name == "kernel.add" else left - right
+        x, y = (self.b.constant_value(operand) for operand in op.operands)
+        if isinstance(y, int) and right == 0:
+            return left * y
+        return right * x if isinstance(x, int) and left == 0 else None
 
     def loops(
         self,
@@ -241,3 +328,18 @@ class Emitter:
                 runs.append(run)
             at += width
         return Index(tuple(runs))
+
+
+def _only_indexes(position: Value) -> bool:
+    """Whether a loop's counter goes into indices alone."""
+    pending, seen = [position], {position}
+    while pending:
+        for user, operand in pending.pop().uses:
+            if user.name in ("kernel.load", "kernel.store") and operand in INDEX_OPERANDS[user.name]:
+                continue
+            if user.name not in ("kernel.add", "kernel.sub", "kernel.mul"):
+                return False
+            if user.result not in seen:
+                seen.add(user.result)
+                pending.append(user.result)
+    return True

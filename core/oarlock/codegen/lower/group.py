@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 
 from oarlock import dtypes
 from oarlock.codegen.free import is_free, memory_of
 from oarlock.codegen.fuse import Group
+from oarlock.codegen.kernel.builder import NotVectorisable
 from oarlock.codegen.lower.anchors import ANCHOR_ELEMENTS
 from oarlock.codegen.lower.call import KernelCall, LibraryCall
+from oarlock.codegen.lower.matrix import lower_matrix, matrix_kind
+from oarlock.codegen.lower.matvec import is_row_times_matrix, lower_row_times_matrix
 from oarlock.codegen.lower.pointwise import lower_pointwise
 from oarlock.codegen.lower.rows import lower_rows
 from oarlock.codegen.lower.solitary import SOLITARY_KERNELS, Solitary
 from oarlock.codegen.lower.structure import lower_once
-from oarlock.codegen.lower.tiles import lower_tiles, tiling
+from oarlock.codegen.lower.tiles import lower_tiles
+from oarlock.codegen.lower.tiling import tiling
 from oarlock.codegen.lower.views import ELEMENTS
 from oarlock.codegen.values import numel
 from oarlock.dtypes import DType
@@ -63,6 +68,12 @@ def _lower(group: Group, target: Target) -> KernelCall:
         if group.anchor.name in SOLITARY_KERNELS:
             (op,) = group.members
             return SOLITARY_KERNELS[op.name](Solitary(op, group.leaves, group.outputs, target, TABLE, index))
+        kind = matrix_kind(group.anchor, target) if group.anchor.name == "array.dot_general" else ""
+        if kind:
+            return lower_matrix(group, kind, target, TABLE, "kernel", label, index)
+        if is_row_times_matrix(group.anchor, target):
+            with suppress(NotVectorisable):
+                return lower_row_times_matrix(group, target, TABLE, "kernel", label, index)
         cut = tiling(group.anchor, target)
         if cut is not None:
             return lower_tiles(group, cut, target, TABLE, "kernel", label, index)

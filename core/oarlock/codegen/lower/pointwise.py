@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from oarlock.codegen.fuse import Group
+from oarlock.codegen.kernel.builder import NotVectorisable
 from oarlock.codegen.lower.call import KernelCall
 from oarlock.codegen.lower.domain import cuts, member_index, run_of, runs_between, walk_runs
 from oarlock.codegen.lower.emitter import EmitElement, Emitter
 from oarlock.codegen.lower.index import Run
+from oarlock.codegen.lower.vectors import each_element, is_streamed
 from oarlock.dtypes import DType
 from oarlock.ir import Value
 from oarlock.target import Target
@@ -17,6 +20,8 @@ __all__ = ["lower_pointwise"]
 
 BLOCKS = 64
 """Blocks to aim at where a block is a function: enough for many cores, few enough to cost nothing."""
+ALIGNED = 64
+"""Elements that blocks of a long run are multiples of, so that they begin where vectors may be streamed."""
 THREADS = 128
 """Threads per block where blocks have threads."""
 
@@ -26,20 +31,33 @@ def lower_pointwise(
 ) -> KernelCall:
     """A kernel for a group whose members all live on the whole domain."""
     threads = min(THREADS, target.limits.max_threads) if target.has_threads else 1
-    e = Emitter(name, group.leaves, group.outputs, table, (threads, 1, 1), index)
     spans = runs_between(group.domain, cuts(group))
-    grid = _threads(e, group, target, spans, threads) if target.has_threads else _blocks(e, group, target, spans)
-    return e.call(grid, label)
+
+    def emitter() -> Emitter:
+        return Emitter(name, group.leaves, group.outputs, table, (threads, 1, 1), index, fused=target.has_fma)
+
+    if target.has_threads:
+        e = emitter()
+        return e.call(_threads(e, group, target, spans, threads), label)
+    lanes = target.limits.vector_width
+    if lanes > 1 and spans:
+        try:
+            e = emitter()
+            return e.call(_blocks(e, group, target, spans, lanes), label)
+        except NotVectorisable:
+            pass
+    e = emitter()
+    return e.call(_blocks(e, group, target, spans, 1), label)
 
 
-def _element(e: Emitter, group: Group, runs: list[Run]) -> None:
+def _element(e: Emitter, group: Group, runs: list[Run], streamed: Sequence[Value] = ()) -> None:
     """Compute and store all outputs at one position."""
     for member in group.members:
         for result in member.results:
             e.members[result] = lambda result=result: member_index(e, result, runs)  # type: ignore[misc]
     for output in group.outputs:
         at = member_index(e, output, runs)
-        e.store(output, at, e.value(output, at))
+        e.store(output, at, e.value(output, at), output in streamed)
 
 
 def _threads(
@@ -63,17 +81,19 @@ def _threads(
     return (blocks, 1, 1)
 
 
-def _blocks(e: Emitter, group: Group, target: Target, spans: list[tuple[int, int]]) -> tuple[int, int, int]:
-    """Blocks of rows, the last run of dimensions being the loop to vectorise."""
+def _blocks(e: Emitter, group: Group, target: Target, spans: list[tuple[int, int]], lanes: int) -> tuple[int, int, int]:
+    """Blocks of rows; the last run of dimensions is the loop of ``lanes`` elements at once."""
     b = e.b
     if not spans:
         _element(e, group, [])
         return (1, 1, 1)
+    streamed = [v for v in group.outputs if is_streamed(v)] if lanes > 1 else []
     outer, (first, end) = spans[:-1], spans[-1]
     rows = math.prod(group.domain[: outer[-1][1]]) if outer else 1
     inner = math.prod(group.domain[first:end])
     least = 16 if group.anchor is not None else 2048
     chunk = inner if outer and inner <= 4 * least else max(least, -(-inner // BLOCKS))
+    chunk = -(-chunk // ALIGNED) * ALIGNED if chunk < inner else chunk
     columns = max(1, -(-inner // chunk))
     if columns > target.limits.max_grid[0]:
         columns, chunk = 1, inner
@@ -88,11 +108,13 @@ def _blocks(e: Emitter, group: Group, target: Target, spans: list[tuple[int, int
         high = b.min(b.add(low, size), total)
 
     def row(runs: list[Run]) -> None:
-        def body(j: Value, _: list[Value]) -> list[Value]:
-            _element(e, group, [*runs, run_of(e, group.domain, first, end, j)])
-            return []
+        def at(j: Value) -> list[Run]:
+            return [*runs, run_of(e, group.domain, first, end, j)]
 
-        e.loop(low, high, body)
+        places = [e.place(v, member_index(e, v, at(low))) for v in streamed]
+        each_element(
+            e, low, high, lanes, lambda j, streams: _element(e, group, at(j), streamed if streams else ()), places
+        )
 
     if not outer:
         row([])

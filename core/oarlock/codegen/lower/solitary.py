@@ -47,7 +47,7 @@ class Solitary:
         self.threads = min(THREADS, target.limits.max_threads) if target.has_threads else 1
         reads_back = op.name == "array.scatter" and op.attributes["kind"] != "set"
         access: Literal["write", "both"] = "both" if reads_back else "write"
-        self.e = Emitter("kernel", leaves, outputs, table, (self.threads, 1, 1), index, access)
+        self.e = Emitter("kernel", leaves, outputs, table, (self.threads, 1, 1), index, access, target.has_fma)
         self.outputs = outputs
         axis = op.attributes["axis"]
         assert isinstance(axis, int)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from oarlock.codegen.math.number import Number, select
 
-__all__ = ["decompose", "nearest_integer", "power_of_minus", "power_of_two", "scale", "scale_once", "small_integer"]
+__all__ = ["decompose", "nearest_integer", "power_of_minus", "power_of_two", "scale", "small_integer"]
 
 _SQRT_HALF = {32: 0x3F3504F3, 64: 0x3FE6A09E667F3BCD}
 """The bits of sqrt(1/2)."""
 
 
-def nearest_integer(x: Number) -> tuple[Number, Number]:
-    """``x`` to nearest even, as float and as signed integer; arbitrary unless |x| < 2^(stored - 1)."""
-    shifted = x + x.format.rounding_shift
+def nearest_integer(x: Number, factor: float = 1.0) -> tuple[Number, Number]:
+    """An integer nearest to ``x * factor``, as float and as signed integer; arbitrary unless below 2^(stored - 1)."""
+    shift = x.format.rounding_shift
+    shifted = x + shift if factor == 1.0 else x.times_plus(factor, shift)
     return shifted - x.format.rounding_shift, shifted.signed() - x.format.rounding_shift_bits
 
 
@@ -26,11 +27,6 @@ def power_of_minus(n: Number) -> Number:
     least = n.like(1 - n.format.bias)
     exponent = n.like(0) - n
     return power_of_two(select(exponent < least, least, exponent))
-
-
-def scale_once(x: Number, n: Number) -> Number:
-    """x * 2^n, where 2^n is normal."""
-    return x * power_of_two(n)
 
 
 def scale(x: Number, n: Number) -> Number:

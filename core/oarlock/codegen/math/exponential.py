@@ -10,10 +10,10 @@ import math
 from collections.abc import Callable
 
 from oarlock.codegen.math import coefficients as table
-from oarlock.codegen.math.exponent import nearest_integer, power_of_minus, scale, scale_once
+from oarlock.codegen.math.exponent import nearest_integer, power_of_minus, power_of_two, scale
 from oarlock.codegen.math.number import Number, clamp
 
-__all__ = ["BOUNDS", "FUNCTIONS", "exp_of_moderate", "reduce_by_log2"]
+__all__ = ["BOUNDS", "FUNCTIONS", "exp_of_moderate", "expm1_of_moderate", "reduce_by_log2"]
 
 _RANGE = {32: (-104.0, 89.0), 64: (-746.0, 710.0)}
 """Beyond these exp is 0 or infinite."""
@@ -27,7 +27,7 @@ def reduce_by_log2(x: Number) -> tuple[Number, Number, Number]:
     """(n, r, low) with x = n log 2 + r + low: n a signed integer, |r| <= log(2)/2 about, ``low`` below r's last bit."""
     width = x.dtype.bits
     high, rest = table.LN2[width]
-    k, n = nearest_integer(x * (1 / math.log(2)))
+    k, n = nearest_integer(x, 1 / math.log(2))
     near = x - k * high  # exact
     correction = k * rest
     r = near - correction
@@ -36,16 +36,30 @@ def reduce_by_log2(x: Number) -> tuple[Number, Number, Number]:
 
 def exp(x: Number) -> Number:
     """e^x."""
-    width = x.dtype.bits
-    n, r, low = reduce_by_log2(clamp(x, *_RANGE[width]))
-    return scale(1.0 + (r + (r * r * r.polynomial(table.EXP[width]) + low)), n)
+    n, above = _parts(clamp(x, *_RANGE[x.dtype.bits]))
+    return scale(1.0 + above, n)
 
 
 def exp_of_moderate(x: Number) -> Number:
-    """e^x for x at which e^x is far from overflow and underflow, a little less exact than ``exp``."""
+    """e^x for x at which e^x is far from overflow and underflow."""
+    n, above = _parts(x)
+    return (1.0 + above) * power_of_two(n)
+
+
+def expm1_of_moderate(x: Number) -> Number:
+    """e^x - 1 for x >= 0 at which 2^(x / log 2) is far from overflow, a little less exact than ``expm1``."""
+    n, above = _parts(x)
+    power = power_of_two(n)
+    return power.times_plus(above, power - 1.0)
+
+
+def _parts(x: Number) -> tuple[Number, Number]:
+    """(n, e^r - 1) with x = n log 2 + r: what r loses is a quarter of a unit of e^r at most, 0 at n = 0."""
     width = x.dtype.bits
-    n, r, _ = reduce_by_log2(x)
-    return scale_once(1.0 + (r + r * r * r.polynomial(table.EXP[width])), n)
+    high, rest = table.LN2[width]
+    k, n = nearest_integer(x, 1 / math.log(2))
+    r = k.times_plus(-rest, k.times_plus(-high, x))  # the inner sum is exact
+    return n, (r * r).times_plus(r.polynomial(table.EXP[width]), r)
 
 
 def exp2(x: Number) -> Number:

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from oarlock.codegen.math import coefficients as table
 from oarlock.codegen.math.exponent import power_of_minus, scale
-from oarlock.codegen.math.exponential import exp_of_moderate, reduce_by_log2
-from oarlock.codegen.math.number import Number, clamp, select
+from oarlock.codegen.math.exponential import expm1_of_moderate, reduce_by_log2
+from oarlock.codegen.math.number import Number, clamp
 
 __all__ = ["BOUNDS", "FUNCTIONS"]
 
@@ -19,7 +19,6 @@ _LARGEST = {32: 90.0, 64: 711.0}
 """Beyond this sinh and cosh are infinite."""
 _SATURATED = {32: 10.0, 64: 21.0}
 """From here tanh rounds to 1."""
-_TANH_NEAR = 0.625
 
 
 def _parts(x: Number) -> tuple[Number, Number, Number, Number]:
@@ -47,15 +46,11 @@ def cosh(x: Number) -> Number:
 
 
 def tanh(x: Number) -> Number:
-    """Hyperbolic tangent: a polynomial near 0, else 1 - 2 / (e^(2|x|) + 1)."""
-    width = x.dtype.bits
-    magnitude = x.abs()
-    z = x * x
-    near = magnitude + magnitude * z * z.polynomial(table.TANH[width])
-    limited = clamp(magnitude, 0.0, _SATURATED[width])
-    far = 1.0 - 2.0 / (exp_of_moderate(limited + limited) + 1.0)
-    return select(magnitude < _TANH_NEAR, near, far).with_sign(x.sign())
+    """Hyperbolic tangent: e / (e + 2) with e = e^(2|x|) - 1."""
+    magnitude = clamp(x.abs(), 0.0, _SATURATED[x.dtype.bits])
+    above = expm1_of_moderate(magnitude + magnitude)
+    return (above / (above + 2.0)).with_sign(x.sign())
 
 
 FUNCTIONS: dict[str, Callable[[Number], Number]] = {"sinh": sinh, "cosh": cosh, "tanh": tanh}
-BOUNDS = {"sinh": 2.0, "cosh": 1.5, "tanh": 1.5}
+BOUNDS = {"sinh": 2.0, "cosh": 1.5, "tanh": 2.5}

@@ -199,11 +199,15 @@ class Number:
         """This non-negative float (or one of that sign) with a sign bit."""
         return (self.unsigned() | sign).real()
 
+    def times_plus(self, factor: Number | float, term: Number | float) -> Number:
+        """``self * factor + term``, rounded once or twice, as the target likes."""
+        return Number(self.b, self.b.multiply_add(self.value, self._value(factor), self._value(term)))
+
     def polynomial(self, coefficients: tuple[float, ...]) -> Number:
         """The sum of ``coefficients[i] * self**i``, by Horner's rule."""
         result = self.like(coefficients[-1])
         for coefficient in reversed(coefficients[:-1]):
-            result = result * self + coefficient
+            result = result.times_plus(self, coefficient)
         return result
 
 

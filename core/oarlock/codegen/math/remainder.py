@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from oarlock.codegen.kernel.builder import lanes_of
+from oarlock.codegen.kernel.builder import NotVectorisable, lanes_of
 from oarlock.codegen.math.exponent import scale
 from oarlock.codegen.math.number import Number, select
-from oarlock.errors import UnsupportedError
 from oarlock.ir import Value
 
 __all__ = ["BOUNDS", "FUNCTIONS"]
@@ -20,7 +19,7 @@ def fmod(x: Number, y: Number) -> Number:
     NaN for infinite x or zero y; x for infinite y.
     """
     if lanes_of(x.value) > 1:
-        raise UnsupportedError("fmod loops, each element at its own length: it takes scalars, not vectors")
+        raise NotVectorisable("fmod loops, each element at its own length: it takes scalars, not vectors")
     form = x.format
     spare = x.dtype.bits - form.stored - 1
     exponent, significand = _parts(x)

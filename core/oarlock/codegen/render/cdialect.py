@@ -41,6 +41,13 @@ class CDialect:
     """The line before a loop that is to be unrolled ``{count}`` times."""
     barrier: str = ""
     """The statement that the threads of a block wait in."""
+    shuffle: str = ""
+    """``{value}`` in the thread whose number in the subgroup is this one's xor ``{mask}``. Empty: there is none."""
+    matrix: frozenset[str] = frozenset()
+    """The kinds of matrix units that ``matrix_KIND<STRIDE>(a, b, total)`` in ``enable`` computes with, by
+    ``matrix_KIND``; ``matrix_store`` stores. Subgroups take part as a whole."""
+    subgroup: int = 0
+    """The threads of a subgroup."""
     block_id: str = ""
     """An int expression, with ``{axis}`` (0, 1, 2) or ``{xyz}`` (x, y, z); likewise the next two. Empty: unknown."""
     thread_id: str = "0"
@@ -84,7 +91,7 @@ class CDialect:
     preamble: str = ""
     """What stands first."""
     enable: Mapping[str, str] = field(default_factory=dict)
-    """dtype name -> a line that stands first where that dtype is used."""
+    """dtype name, or ``matrix_KIND`` -> what stands first where that is used."""
     reserved: frozenset[str] = frozenset()
     """Words that a parameter cannot have as its name, besides C's keywords and the types."""
     entry: Callable[[Parameters], str] | None = None

@@ -278,6 +278,34 @@ class CFunction:
         if self.dialect.barrier:
             self.put(self.dialect.barrier)
 
+    def shuffle(self, op: Operation) -> None:
+        width = op.attributes["width"]
+        if not self.dialect.shuffle or width != self.dialect.subgroup:
+            raise UnsupportedError(
+                f"kernel {self.params.name}: a shuffle among {width} threads; in {self.dialect.language} "
+                f"{self.dialect.subgroup or 'no'} threads exchange values: correct its ability subgroup_{width}"
+            )
+        text = self.dialect.shuffle.format(value=bare(self.value(op.operands[0])), mask=op.attributes["mask"])
+        self.define(op.result, text, movable=False)
+
+    def matrix_fma(self, op: Operation) -> None:
+        kind, stride = f"matrix_{op.attributes['kind']}", op.attributes["stride"]
+        if kind not in self.dialect.matrix or op.attributes["width"] != self.dialect.subgroup:
+            raise UnsupportedError(
+                f"kernel {self.params.name}: {self.dialect.language} has no {kind} for {op.attributes['width']} "
+                f"threads a subgroup; it has {', '.join(sorted(self.dialect.matrix)) or 'none'}: change its abilities"
+            )
+        self.unit.used.add(kind)
+        a, at, b, bt, total = op.operands
+        left, right = (f"{self.names[m]} + {self.value(i)}" for m, i in ((a, at), (b, bt)))
+        self.define(op.result, f"{kind}<{stride}>({left}, {right}, {self.value(total)})", movable=False)
+
+    def matrix_store(self, op: Operation) -> None:
+        buffer, index, total = op.operands
+        at = f"{self.names[buffer]} + {self.value(index)}"
+        self.unit.used.add("matrix_store")
+        self.put(f"matrix_store<{op.attributes['stride']}>({at}, {self.value(total)});")
+
     # --- control flow
 
     def for_(self, op: Operation) -> None:
@@ -341,7 +369,9 @@ class CFunction:
 
 _PRINTERS: dict[str, Callable[[CFunction, Operation], None]] = {
     "splat": CFunction.splat, "extract": CFunction.extract, "load": CFunction.load, "store": CFunction.store,
-    "local": CFunction.memory, "private": CFunction.memory, "barrier": CFunction.barrier, "for": CFunction.for_,
+    "local": CFunction.memory, "private": CFunction.memory, "barrier": CFunction.barrier,
+    "shuffle": CFunction.shuffle,
+    "matrix_fma": CFunction.matrix_fma, "matrix_store": CFunction.matrix_store, "for": CFunction.for_,
     "if": CFunction.if_, "block_id": CFunction.position, "thread_id": CFunction.position,
     "block_count": CFunction.position,
 }  # fmt: skip

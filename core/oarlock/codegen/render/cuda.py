@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from oarlock.codegen.render.cdialect import CDialect
 from oarlock.codegen.render.cstyle import CRenderer
+from oarlock.codegen.render.cuda_matrix import MATRIX
 
 __all__ = ["CUDA", "FLAGS", "RENDERER"]
 
@@ -14,9 +15,10 @@ FLAGS = (
     "--prec-div=true",
     "--prec-sqrt=true",
     "--restrict",
-    "--diag-suppress=177,2361",
+    "--diag-suppress=177,186,2361",
 )
-"""Options of NVRTC that the generated text needs to mean what the kernel means."""
+"""Options of NVRTC that the generated text needs to mean what the kernel means. Remarks on what generated text
+may hold are off: values that nothing uses (177), comparisons of constants (186), lanes that narrow (2361)."""
 
 _PREAMBLE = """\
 template <typename To, typename From> static __device__ __forceinline__ To bits_of(From from) {
@@ -45,9 +47,13 @@ CUDA = CDialect(
     },
     function='extern "C" __global__ __launch_bounds__({x} * {y} * {z})\nvoid {name}({parameters})',
     buffer="{const}{type} *__restrict__ {name}",
-    local="__shared__ {type} {name}[{size}];",
+    local="alignas(16) __shared__ {type} {name}[{size}];",
     unroll="#pragma unroll {count}",
     barrier="__syncthreads();",
+    shuffle="__shfl_xor_sync(0xffffffffu, {value}, {mask})",
+    subgroup=32,
+    matrix=frozenset(MATRIX) - {"matrix_store"},
+    enable=MATRIX,
     block_id="((int)blockIdx.{xyz})",
     thread_id="((int)threadIdx.{xyz})",
     block_count="((int)gridDim.{xyz})",

@@ -64,6 +64,10 @@ class _Module:
         self.metadata.append(text.replace("{self}", f"!{len(self.metadata)}"))
         return len(self.metadata) - 1
 
+    def once(self, text: str) -> int:
+        """The number of a metadata node that many share."""
+        return self.metadata.index(text) if text in self.metadata else self.add(text)
+
     def intrinsic(self, name: str, type: ScalarType, operands: int) -> str:
         full = f"@llvm.{name}.{suffix(type)}"
         text = type_of(type)
@@ -92,12 +96,14 @@ class _Function:
         self.count = 0
         self.label = "entry"
         self.block_ids: dict[int, str] = {}
+        self.streams = False
 
     def render(self) -> list[str]:
         self._parameters()
         self._box(2, [self._bounds(axis) for axis in range(3)])
         head = [f"define void @{_identifier(self.params.name)}({_SIGNATURE}) #0 {{", "entry:"]
-        return [*head, *self.stack, *self.lines, "  ret void", "}"]
+        fence = ["  fence seq_cst"] if self.streams else []  # such stores wait for nothing else
+        return [*head, *self.stack, *self.lines, *fence, "  ret void", "}"]
 
     # --- names and lines
 
@@ -193,7 +199,7 @@ class _Function:
         body: Callable[[str, list[str]], list[str]],
         signed: bool = True,
         wraps: bool = False,
-        unroll: str = "",
+        advice: Sequence[str] = (),
     ) -> list[str]:
         """A loop that counts in 64 bits. ``carried`` is (type, initial value), ``body`` gives the next ones.
 
@@ -218,9 +224,9 @@ class _Function:
         else:
             self.put(f"{following} = add {'nsw' if signed else 'nuw'} i64 {counter}, {step}")
         metadata = ""
-        if unroll:
-            hint = self.module.add(f'!{{!"llvm.loop.unroll.{unroll}"}}')
-            metadata = f", !llvm.loop !{self.module.add(f'distinct !{{{{self}}, !{hint}}}')}"
+        if advice:
+            hints = ", ".join(f"!{self.module.once(f'!{{{each}}}')}" for each in advice)
+            metadata = f", !llvm.loop !{self.module.add(f'distinct !{{{{self}}, {hints}}}')}"
         self.put(f"br label %{head}{metadata}")
         phis = [f"  {counter} = phi i64 [ {low}, %{before} ], [ {following}, %{self.label} ]"]
         for name, (kind, initial), latest in zip(names, carried, nexts, strict=True):
@@ -326,9 +332,12 @@ class _Function:
     def store(self, op: Operation) -> None:
         buffer, index, value = op.operands
         place = self._place(buffer, index)
-        self.put(
-            f"store {self.typed(value)}, ptr {place}, align {_memory(buffer).itemsize}{self.scopes.get(buffer, '')}"
-        )
+        align, tail = _memory(buffer).itemsize, self.scopes.get(buffer, "")
+        if op.attributes.get("stream"):
+            align *= _scalar(value).lanes
+            tail += f", !nontemporal !{self.module.once('!{i32 1}')}"
+            self.streams = True
+        self.put(f"store {self.typed(value)}, ptr {place}, align {align}{tail}")
 
     def memory(self, op: Operation) -> None:
         """Local memory of a block with one thread is private; all of it stands in the entry block."""
@@ -353,7 +362,11 @@ class _Function:
         low, high, step = (self.index(v) for v in op.operands[:3])
         carried = [(type_of(_scalar(v)), self.value(v)) for v in op.operands[3:]]
         known = all(v.defining_op is not None and v.defining_op.name == "kernel.constant" for v in op.operands[:3])
-        unroll = ("full" if known else "enable") if op.attributes.get("unroll") else ""
+        advice: list[str] = []
+        if op.attributes.get("unroll"):
+            advice = [f'!"llvm.loop.unroll.{"full" if known else "enable"}"']
+        if op.attributes.get("few"):
+            advice = ['!"llvm.loop.vectorize.enable", i1 false', '!"llvm.loop.unroll.disable"']
 
         def inner(counter: str, values: list[str]) -> list[str]:
             self._keep(block.args[0], counter)
@@ -362,7 +375,7 @@ class _Function:
 
         wraps = not narrow and step != "1"
         # a narrow counter is held in 64 bits, where it is below 2^32 and signed
-        results = self.loop(low, high, step, carried, inner, signed or narrow, wraps, unroll)
+        results = self.loop(low, high, step, carried, inner, signed or narrow, wraps, advice)
         self.names.update(zip(op.results, results, strict=True))
 
     def if_(self, op: Operation) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from oarlock.dtypes import DType
 from oarlock.ir import Operation, Value
+from oarlock.ir.drr import Native, Rule, built, native, op, value
 from oarlock.ir.rewrite import RewritePattern, Rewriter, pattern
 from oarlock.ops.record import tensor
 from oarlock.transforms.matching import emit, is_commutative, produced_by, shaped_as, splat_of, uniform
@@ -26,12 +27,18 @@ def _dtype(op: Operation) -> DType:
     return tensor(op.operands_[0]).dtype
 
 
+def _named(name: str, test: _Test) -> _Test:
+    """``test``, as the text of a rule calls it."""
+    test.__name__ = name
+    return test
+
+
 def _is(number: int) -> _Test:
-    return lambda value, dtype: bool(value == number)
+    return _named(f"is_{number}", lambda value, dtype: bool(value == number))
 
 
 def _is_integer(number: int) -> _Test:
-    return lambda value, dtype: not dtype.is_float and bool(value == number)
+    return _named(f"is_integer_{number}", lambda value, dtype: not dtype.is_float and bool(value == number))
 
 
 def _has_all_bits(value: Any, dtype: DType) -> bool:
@@ -40,71 +47,62 @@ def _has_all_bits(value: Any, dtype: DType) -> bool:
 
 def _is_zero_of_sign(negative: bool) -> _Test:
     """An integer zero, or the float zero of that sign."""
-    return lambda value, dtype: bool(value == 0) and (not dtype.is_float or bool(np.signbit(value)) == negative)
+
+    def test(value: Any, dtype: DType) -> bool:
+        return bool(value == 0) and (not dtype.is_float or bool(np.signbit(value)) == negative)
+
+    return _named("is_negative_zero" if negative else "is_zero", test)
 
 
-def _neutral(name: str, test: _Test) -> RewritePattern:
+_X, _C, _Y = value("x"), value("c"), value("y")
+
+
+def _known(test: _Test) -> Native:
+    """Whether every element of c is one number, for which ``test`` holds in the dtype of x."""
+
+    def holds(constant: Value, like: Value) -> bool:
+        number = splat_of(constant)
+        return number is not None and test(number, tensor(like).dtype)
+
+    holds.__name__ = test.__name__.strip("_")
+    return native(holds, _C, _X)
+
+
+def _neutral(name: str, test: _Test) -> Rule:
     """``name(x, c)`` is x where ``test`` holds for the constant c."""
-
-    def rewrite(op: Operation, rewriter: Rewriter) -> bool:
-        value = splat_of(op.operands_[1])
-        if value is None or not test(value, _dtype(op)):
-            return False
-        rewriter.replace(op, [shaped_as(op, op.operands_[0], rewriter)])
-        return True
-
-    return RewritePattern(f"{name}_neutral", "array." + name, rewrite)
+    return Rule(f"{name}_neutral", op("array." + name, _X, _C), built(shaped_as, _X), [_known(test)])
 
 
-def _absorbing(name: str, test: _Test, result: int | None = None) -> RewritePattern:
+def _absorbing(name: str, test: _Test, result: int | None = None) -> Rule:
     """``name(x, c)`` is c (or ``result``) where ``test`` holds for the constant c."""
-
-    def rewrite(op: Operation, rewriter: Rewriter) -> bool:
-        value = splat_of(op.operands_[1])
-        if value is None or not test(value, _dtype(op)):
-            return False
-        rewriter.replace(op, [uniform(op, value if result is None else result, rewriter)])
-        return True
-
-    return RewritePattern(f"{name}_absorbing", "array." + name, rewrite)
+    made = built(uniform, native(splat_of, _C) if result is None else result)
+    return Rule(f"{name}_absorbing", op("array." + name, _X, _C), made, [_known(test)])
 
 
-def _idempotent(name: str) -> RewritePattern:
+def _idempotent(name: str) -> Rule:
     """``name(x, x)`` is x."""
-
-    def rewrite(op: Operation, rewriter: Rewriter) -> bool:
-        if op.operands_[0] is not op.operands_[1]:
-            return False
-        rewriter.replace(op, [op.operands_[0]])
-        return True
-
-    return RewritePattern(f"{name}_same", "array." + name, rewrite)
+    return Rule(f"{name}_same", op("array." + name, _X, _X), _X)
 
 
-def _involution(name: str) -> RewritePattern:
+def _involution(name: str) -> Rule:
     """``name(name(x))`` is x."""
-
-    def rewrite(op: Operation, rewriter: Rewriter) -> bool:
-        inner = produced_by(op.operands_[0], name)
-        if inner is None:
-            return False
-        rewriter.replace(op, [inner.operands_[0]])
-        return True
-
-    return RewritePattern(f"{name}_twice", "array." + name, rewrite)
+    return Rule(f"{name}_twice", op("array." + name, op("array." + name, _X).shared()), _X)
 
 
-def _settled(name: str, inner: tuple[str, ...], integers: bool = False) -> RewritePattern:
-    """``name(y)`` is y where y comes from one of ``inner``, or where ``integers`` says so: is of integers."""
+def _settled(name: str, inner: tuple[str, ...]) -> Rule:
+    """``name(y)`` is y where y comes from one of ``inner``."""
+    made = op(tuple("array." + other for other in inner), _X).shared()
+    return Rule(f"{name}_settled", op("array." + name, made), made)
 
-    def rewrite(op: Operation, rewriter: Rewriter) -> bool:
-        known = integers and _dtype(op).is_integer
-        if not known and not any(produced_by(op.operands_[0], other) for other in inner):
-            return False
-        rewriter.replace(op, [op.operands_[0]])
-        return True
 
-    return RewritePattern(f"{name}_settled", "array." + name, rewrite)
+def of_integers(value: Value) -> bool:
+    """Whether a value holds no floats."""
+    return not tensor(value).dtype.is_float
+
+
+def of_signed(value: Value) -> bool:
+    """Whether a value holds numbers that have a sign."""
+    return tensor(value).dtype.is_signed
 
 
 @pattern(None, benefit=2)
@@ -117,15 +115,6 @@ def constant_last(op: Operation, rewriter: Rewriter) -> bool:
         return False
     op.set_operands((right, left))
     rewriter.touch(op)
-    return True
-
-
-@pattern("array.subtract")
-def subtract_same(op: Operation, rewriter: Rewriter) -> bool:
-    """x - x is 0, for integers."""
-    if op.operands_[0] is not op.operands_[1] or _dtype(op).is_float:
-        return False
-    rewriter.replace(op, [uniform(op, 0, rewriter)])
     return True
 
 
@@ -180,16 +169,6 @@ def small_power(op: Operation, rewriter: Rewriter) -> bool:
     return True
 
 
-@pattern("array.abs")
-def abs_of_negative(op: Operation, rewriter: Rewriter) -> bool:
-    """|-x| is |x|, but not for unsigned integers, whose -x wraps."""
-    inner = produced_by(op.operands_[0], "negative")
-    if inner is None or not _dtype(op).is_signed:
-        return False
-    rewriter.replace(op, [emit(op, rewriter)("abs", inner.operands_[0])])
-    return True
-
-
 # --- select, convert -------------------------------------------------------------------------------------------------
 
 
@@ -201,16 +180,6 @@ def select_known(op: Operation, rewriter: Rewriter) -> bool:
     if known is None and yes is not no:
         return False
     rewriter.replace(op, [shaped_as(op, yes if known is None or known else no, rewriter)])
-    return True
-
-
-@pattern("array.select")
-def select_inverted(op: Operation, rewriter: Rewriter) -> bool:
-    """select(not c, x, y) is select(c, y, x)."""
-    inner = produced_by(op.operands_[0], "bitwise_invert")
-    if inner is None:
-        return False
-    rewriter.replace(op, [emit(op, rewriter)("select", inner.operands_[0], op.operands_[2], op.operands_[1])])
     return True
 
 
@@ -231,13 +200,9 @@ def is_lossless(source: DType, target: DType) -> bool:
     return digits <= target.bits - (target.kind == "int") and (source.kind == "uint" or target.kind == "int")
 
 
-@pattern("array.convert")
-def convert_same(op: Operation, rewriter: Rewriter) -> bool:
-    """A conversion to the dtype that there is already."""
-    if _dtype(op) != op.attributes["dtype"]:
-        return False
-    rewriter.replace(op, [op.operands_[0]])
-    return True
+def is_same_dtype(converted: Operation) -> bool:
+    """Whether the operand has the dtype already."""
+    return bool(_dtype(converted) == converted.attributes["dtype"])
 
 
 @pattern("array.convert")
@@ -275,9 +240,9 @@ def bitcast_known(op: Operation, rewriter: Rewriter) -> bool:
 
 
 _ROUNDED = ("floor", "ceil", "trunc", "round")
+_CONVERT = op("array.convert", _X)
 
-ARITHMETIC: tuple[RewritePattern, ...] = (
-    constant_last,
+_RULES = (
     _neutral("add", _is_zero_of_sign(negative=True)),
     _neutral("subtract", _is_zero_of_sign(negative=False)),
     *(_neutral(name, _is(1)) for name in ("multiply", "divide")),
@@ -290,15 +255,30 @@ ARITHMETIC: tuple[RewritePattern, ...] = (
     *(_absorbing(name, _is_integer(1), result=0) for name in ("remainder", "trunc_remainder")),
     *(_idempotent(name) for name in ("maximum", "minimum", "bitwise_and", "bitwise_or")),
     *(_involution(name) for name in ("negative", "bitwise_invert")),
-    *(_settled(name, _ROUNDED, integers=True) for name in _ROUNDED),
+    *(_settled(name, _ROUNDED) for name in _ROUNDED),
+    Rule("rounding_of_integers", op(tuple("array." + name for name in _ROUNDED), _X), _X, [native(of_integers, _X)]),
     _settled("abs", ("abs",)),
-    subtract_same,
+    Rule("subtract_same", op("array.subtract", _X, _X), built(uniform, 0), [native(of_integers, _X)]),
+    Rule(
+        "abs_of_negative",  # but not for unsigned integers, whose -x wraps
+        source=op("array.abs", op("array.negative", _X).shared()),
+        where=[native(of_signed, _X)],
+        result=op("array.abs", _X),
+    ),
+    Rule(
+        "select_inverted",
+        source=op("array.select", op("array.bitwise_invert", _C).shared(), _X, _Y),
+        result=op("array.select", _C, _Y, _X),
+    ),
+    Rule("convert_same", _CONVERT, _X, [native(is_same_dtype, _CONVERT)]),
+)
+
+ARITHMETIC: tuple[RewritePattern, ...] = (
+    constant_last,
+    *(rule.pattern for rule in _RULES),
     divide_by_power_of_two,
     small_power,
-    abs_of_negative,
     select_known,
-    select_inverted,
-    convert_same,
     convert_twice,
     bitcast_known,
 )

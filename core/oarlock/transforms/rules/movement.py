@@ -2,73 +2,77 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from oarlock.ir import Operation, Value
+from oarlock.ir.drr import Rule, attribute, native, op, value
 from oarlock.ir.rewrite import RewritePattern, Rewriter, pattern
 from oarlock.ops.record import tensor
-from oarlock.transforms.matching import constant_of, emit, ints, produced_by
+from oarlock.transforms.matching import constant_of, emit, ints, produced_by, shape_of
 
-__all__ = ["MOVEMENT"]
+__all__ = ["MOVEMENT", "TRANSPOSE_TWICE"]
 
-
-def _shape(value: Value) -> tuple[object, ...]:
-    return tensor(value).shape
+_X, _P, _Q, _S = value("x"), attribute("p"), attribute("q"), attribute("s")
 
 
-@pattern("array.transpose")
-def transpose(op: Operation, rewriter: Rewriter) -> bool:
-    """A transposition that changes nothing, or of a transposition."""
-    source, permutation = op.operands_[0], ints(op, "permutation")
-    if permutation == tuple(range(len(permutation))):
-        rewriter.replace(op, [source])
-        return True
-    inner = produced_by(source, "transpose")
-    if inner is None:
-        return False
-    first = ints(inner, "permutation")
-    composed = tuple(first[axis] for axis in permutation)
-    rewriter.replace(op, [emit(op, rewriter)("transpose", inner.operands_[0], permutation=composed)])
-    return True
+_T = TypeVar("_T")
 
 
-@pattern("array.reshape")
-def reshape(op: Operation, rewriter: Rewriter) -> bool:
-    """A reshape to the shape that there is, or of a reshape."""
-    source = op.operands_[0]
-    if _shape(source) == _shape(op.results[0]):
-        rewriter.replace(op, [source])
-        return True
-    inner = produced_by(source, "reshape")
-    if inner is None:
-        return False
-    shape = tensor(op.results[0]).shape
-    rewriter.replace(op, [emit(op, rewriter)("reshape", inner.operands_[0], shape=shape)])
-    return True
+def compose(first: tuple[_T, ...], second: tuple[int, ...]) -> tuple[_T, ...]:
+    """At each position what ``first`` holds at the position that ``second`` says."""
+    return tuple(first[position] for position in second)
 
 
-@pattern("array.broadcast")
-def broadcast(op: Operation, rewriter: Rewriter) -> bool:
-    """A broadcast that changes nothing, or of a broadcast."""
-    source, dims = op.operands_[0], ints(op, "dims")
-    if _shape(source) == _shape(op.results[0]) and dims == tuple(range(len(dims))):
-        rewriter.replace(op, [source])
-        return True
-    inner = produced_by(source, "broadcast")
-    if inner is None:
-        return False
-    composed = tuple(dims[dim] for dim in ints(inner, "dims"))
-    shape = tensor(op.results[0]).shape
-    rewriter.replace(op, [emit(op, rewriter)("broadcast", inner.operands_[0], shape=shape, dims=composed)])
-    return True
+def is_identity(positions: tuple[int, ...]) -> bool:
+    """Whether each position is its own."""
+    return positions == tuple(range(len(positions)))
+
+
+def same_shape(moved: Operation) -> bool:
+    """Whether the result has the operand's shape."""
+    return shape_of(moved.operands_[0]) == shape_of(moved.results[0])
+
+
+def is_whole(moved: Operation) -> bool:
+    """Whether a slice takes all there is."""
+    return same_shape(moved) and all(step == 1 for step in ints(moved, "steps"))
+
+
+_TRANSPOSE = op("array.transpose", _X, permutation=_P)
+_RESHAPE = op("array.reshape", _X, shape=_P)
+_BROADCAST = op("array.broadcast", _X, dims=_P)
+_SLICE = op("array.slice", _X)
+
+TRANSPOSE_TWICE = Rule(
+    "transpose_twice",
+    source=op("array.transpose", op("array.transpose", _X, permutation=_P).shared(), permutation=_Q),
+    result=op("array.transpose", _X, permutation=native(compose, _P, _Q)),
+)
+"""Two transpositions are one."""
+
+_RULES = (
+    Rule("transpose_of_nothing", _TRANSPOSE, _X, [native(is_identity, _P)]),
+    TRANSPOSE_TWICE,
+    Rule("reshape_of_nothing", _RESHAPE, _X, [native(same_shape, _RESHAPE)]),
+    Rule(
+        "reshape_twice",
+        source=op("array.reshape", op("array.reshape", _X).shared(), shape=_Q),
+        result=op("array.reshape", _X, shape=_Q),
+    ),
+    Rule("broadcast_of_nothing", _BROADCAST, _X, [native(same_shape, _BROADCAST), native(is_identity, _P)]),
+    Rule(
+        "broadcast_twice",
+        source=op("array.broadcast", op("array.broadcast", _X, dims=_P).shared(), dims=_Q, shape=_S),
+        result=op("array.broadcast", _X, dims=native(compose, _Q, _P), shape=_S),
+    ),
+    Rule("slice_of_all", _SLICE, _X, [native(is_whole, _SLICE)]),
+)
 
 
 @pattern("array.slice")
-def slice_(op: Operation, rewriter: Rewriter) -> bool:
-    """A slice of everything, or of a slice."""
-    source = op.operands_[0]
-    if _shape(source) == _shape(op.results[0]) and all(step == 1 for step in ints(op, "steps")):
-        rewriter.replace(op, [source])
-        return True
-    inner = produced_by(source, "slice")
+def slice_of_slice(op: Operation, rewriter: Rewriter) -> bool:
+    """A slice of a slice is one."""
+    inner = produced_by(op.operands_[0], "slice")
     if inner is None or not tensor(op.results[0]).is_static or not tensor(inner.operands_[0]).is_static:
         return False
     counts = tensor(op.results[0]).static_shape
@@ -92,7 +96,7 @@ def reverse(op: Operation, rewriter: Rewriter) -> bool:
     inner = produced_by(source, "reverse")
     origin = source if inner is None else inner.operands_[0]
     turned = set(axes) if inner is None else set(axes) ^ set(ints(inner, "axes"))
-    rest = tuple(sorted(axis for axis in turned if _shape(source)[axis] != 1))
+    rest = tuple(sorted(axis for axis in turned if shape_of(source)[axis] != 1))
     if inner is None and rest == tuple(sorted(axes)):
         return False
     rewriter.replace(op, [emit(op, rewriter)("reverse", origin, axes=rest) if rest else origin])
@@ -104,7 +108,7 @@ def pad(op: Operation, rewriter: Rewriter) -> bool:
     """Padding by nothing."""
     if any((*ints(op, "low"), *ints(op, "high"))):
         return False
-    gaps = zip(ints(op, "interior"), _shape(op.operands_[0]), strict=True)
+    gaps = zip(ints(op, "interior"), shape_of(op.operands_[0]), strict=True)
     if any(gap and dim not in (0, 1) for gap, dim in gaps):
         return False
     rewriter.replace(op, [op.operands_[0]])
@@ -121,7 +125,7 @@ def concat(op: Operation, rewriter: Rewriter) -> bool:
         inner = produced_by(operand, "concat")
         if inner is not None and inner.attributes["axis"] == axis and len(operand.uses) == 1:
             parts += inner.operands_
-        elif _shape(operand)[axis] != 0:
+        elif shape_of(operand)[axis] != 0:
             parts.append(operand)
     parts = parts or [op.operands_[0]]
     if len(parts) > 1 and parts == op.operands_:
@@ -148,6 +152,6 @@ def if_known(op: Operation, rewriter: Rewriter) -> bool:
 
 
 MOVEMENT: tuple[RewritePattern, ...] = (
-    transpose, reshape, broadcast, slice_, reverse, pad, concat, if_known,
+    *(rule.pattern for rule in _RULES), slice_of_slice, reverse, pad, concat, if_known,
 )  # fmt: skip
 """The patterns."""

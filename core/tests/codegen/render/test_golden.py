@@ -16,12 +16,12 @@ from oarlock.ir import BufferType, Operation, Value
 from oarlock.target import Limits, Target
 
 GOLDEN = Path(__file__).parent.parent / "golden"
-SUFFIX = {"c99": "c", "opencl": "cl", "llvm": "ll", "wgsl": "wgsl"}
+SUFFIX = {"c99": "c", "cuda": "cu", "opencl": "cl", "llvm": "ll", "wgsl": "wgsl"}
 ALL = frozenset(d.name for d in dt.ALL) - {"float16", "bfloat16"}
 
 
 def target(language: str) -> Target:
-    threads = Limits(max_block=(64, 1, 1), max_threads=64) if language in ("opencl", "wgsl") else Limits()
+    threads = Limits(max_block=(64, 1, 1), max_threads=64) if language in ("cuda", "opencl", "wgsl") else Limits()
     if language == "wgsl":
         return Target(language, storage=(("bool", "uint32"), ("float16", "float32")), limits=threads)
     flags = ("prefer-vector-width=256",) if language == "llvm" else ()
@@ -79,9 +79,43 @@ def half_add() -> Operation:
     return b.function
 
 
+def copy_four() -> Operation:
+    """Four neighbouring numbers at once, at an index of 64 bits, in blocks of 32 x 2."""
+    buffers = [("x", BufferType(dt.float32, "global", "read")), ("y", BufferType(dt.float32, "global", "write"))]
+    b = KernelBuilder("copy_four", buffers, [("n", dt.int64)], (32, 2, 1), dt.int64)
+    x, y, n = b.arguments.values()
+    at = b.mul(b.raw_convert(b.position("thread_id", 1), dt.int64), n)
+    b.store(y, at, b.load(x, at, 4))
+    return b.function
+
+
+def sum_row() -> Operation:
+    """A row's sum by shuffles."""
+    buffers = [("x", BufferType(dt.float32, "global", "read")), ("y", BufferType(dt.float32, "global", "write"))]
+    b = KernelBuilder("sum_row", buffers, [], (32, 1, 1))
+    total = b.load(b.arguments["x"], b.position("thread_id", 0))
+    for mask in (16, 8, 4, 2, 1):
+        total = b.add(total, b.shuffle(total, mask, 32))
+    b.store(b.arguments["y"], b.position("thread_id", 0), total)
+    return b.function
+
+
+def multiply() -> Operation:
+    """A step of a tensor core, from shared memory to shared memory."""
+    b = KernelBuilder("multiply", [("y", BufferType(dt.float32, "global", "write"))], [], (32, 1, 1))
+    left, right, result = b.local(dt.float16, 384), b.local(dt.float16, 384), b.local(dt.float32, 256)
+    b.barrier()
+    total = b.matrix_fma(left, b.i(0), right, b.i(0), b.const(0, dt.float32, 8), 24, "float16", 32)
+    b.matrix_store(result, b.i(0), total, 16, 32)
+    b.barrier()
+    b.store(b.arguments["y"], b.position("thread_id", 0), b.load(result, b.position("thread_id", 0)))
+    return b.function
+
+
 def kernels(language: str) -> tuple[Callable[[], Operation], ...]:
-    """Those that the language can say: WGSL has no fma that rounds once."""
-    return (dot_rows, half_add) if language == "wgsl" else (axpy, dot_rows, half_add)
+    """Those that the language can say: WGSL has no fma that rounds once, CUDA has warps and tensor cores."""
+    together = (copy_four, sum_row, multiply) if language == "cuda" else ()
+    return (dot_rows, half_add) if language == "wgsl" else (axpy, dot_rows, half_add, *together)
 
 
 @pytest.mark.parametrize(

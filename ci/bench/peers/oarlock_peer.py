@@ -1,0 +1,103 @@
+"""Oarlock: everything composed from array operators, or a model through its importer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ci.bench.peers import Array, Call, as_list
+from ci.bench.vocabulary import Vocabulary
+
+import oarlock as ol
+
+if TYPE_CHECKING:
+    from ci.bench.works import Work
+
+__all__ = ["make"]
+
+
+class OarlockWords(Vocabulary):
+    """Array operators; norms by root mean square and attention are left composed."""
+
+    exp = staticmethod(lambda x: ol.exp(x))
+    tanh = staticmethod(lambda x: ol.tanh(x))
+    abs = staticmethod(lambda x: ol.abs(x))
+    rsqrt = staticmethod(lambda x: ol.rsqrt(x))
+    silu = staticmethod(lambda x: ol.silu(x))
+    clip = staticmethod(lambda x, low, high: ol.clip(x, low, high))
+    matmul = staticmethod(lambda a, b: ol.matmul(a, b))
+    softmax = staticmethod(lambda x: ol.softmax(x, axis=-1))
+
+    def mean(self, x: Any) -> Any:
+        return ol.mean(x, axis=-1, keepdims=True)
+
+    def sum(self, x: Any) -> Any:
+        return ol.sum(x, axis=-1, keepdims=True)
+
+    def max(self, x: Any) -> Any:
+        return ol.max(x, axis=-1, keepdims=True)
+
+    def reshape(self, x: Any, shape: Sequence[int]) -> Any:
+        return ol.reshape(x, tuple(shape))
+
+    def transpose(self, x: Any, axes: Sequence[int]) -> Any:
+        return ol.permute_dims(x, tuple(axes))
+
+    def concat(self, parts: Sequence[Any], axis: int) -> Any:
+        return ol.concat(list(parts), axis=axis)
+
+    def cut(self, x: Any, start: int, stop: int) -> Any:
+        return x[..., start:stop]
+
+    def gelu(self, x: Any) -> Any:
+        return ol.gelu(x, approximate="tanh")
+
+    def layer_norm(self, x: Any, weight: Any, bias: Any) -> Any:
+        return ol.layer_norm(x, weight, bias, axis=-1, epsilon=self.EPSILON)
+
+
+class OarlockPeer:
+    def __init__(self, device: str, fused: bool) -> None:
+        self._device = device
+        self._fused = fused
+
+    def version(self) -> str:
+        return ol.__version__
+
+    def prepare(self, work: Work, arrays: Mapping[str, Array]) -> Call:
+        words = OarlockWords()
+        operands = [ol.asarray(array, device=self._device) for array in arrays.values()]
+        ol.synchronize()
+        function: Callable[..., Any] = lambda *values: work.function(words, *values)  # noqa: E731  (jit wants one)
+        jit = getattr(ol, "jit", None) if self._fused and work.compiled else None
+        called = jit(function) if jit is not None else function
+        held: list[Any] = []
+
+        def run() -> None:
+            with self._mode():
+                held[:] = [called(*operands)]
+                ol.synchronize(self._device)
+
+        return Call(run, lambda: as_list(held[0]), "jitted" if jit is not None else "recorded")
+
+    def prepare_model(self, path: Path, arrays: Mapping[str, Array]) -> Call:
+        from oarlock_onnx import load
+
+        prepared = load(path).session(self._device).prepare(arrays)
+        if self._fused:
+            return Call(prepared.execute, lambda: list(prepared.outputs().values()))
+        from ci.bench.one_by_one import OneByOne
+
+        program = prepared.program
+        given = [*program.parameters.values(), *(arrays[name] for name in program.inputs)]
+        single = OneByOne(prepared.function, self._device, given)
+        return Call(single.run, single.results, f"{single.count} operators")
+
+    def _mode(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._fused else ol.eager_mode()
+
+
+def make(device: str, fused: bool = True) -> OarlockPeer:
+    return OarlockPeer(device, fused)

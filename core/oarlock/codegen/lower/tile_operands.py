@@ -1,0 +1,158 @@
+"""What a tile is computed from: numbers for its rows and vectors for its columns, by operator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from oarlock.codegen.lower.anchors import pairs
+from oarlock.codegen.lower.emitter import Emitter
+from oarlock.codegen.lower.tiling import Tiling
+from oarlock.codegen.values import ints, shape_of
+from oarlock.dtypes import DType
+from oarlock.ir import Operation, Value
+
+__all__ = ["ACROSS", "Product", "Tiles"]
+
+
+class Tiles(Protocol):
+    """What operands ask of the lowering of a tile."""
+
+    @property
+    def e(self) -> Emitter: ...
+    @property
+    def op(self) -> Operation: ...
+    @property
+    def plan(self) -> Tiling: ...
+    @property
+    def dtype(self) -> DType: ...
+
+
+class Product:
+    """Operands of a dot_general: rows come from x, columns from y."""
+
+    vectors_by_row = False
+    numbers_by_row = True
+
+    def __init__(self, tiles: Tiles) -> None:
+        self.e, self.dtype, self.lanes = tiles.e, tiles.dtype, tiles.plan.lanes
+        self.x, self.y = tiles.op.operands
+        self.batch, self.contract = pairs(tiles.op, "batch"), pairs(tiles.op, "contract")
+        self.fx = [d for d in range(len(shape_of(self.x))) if d not in self.batch[0] + self.contract[0]]
+        self.fy = [d for d in range(len(shape_of(self.y))) if d not in self.batch[1] + self.contract[1]]
+        self.bounds = [self.e.size(shape_of(self.x)[d], self.x, d) for d in self.contract[0]]
+
+    def left(self, at: dict[int, Value], row: Value, where: Sequence[Value], lanes: int) -> Value:
+        first = len(self.batch[0])
+        free = [at.get(first + i, row) for i in range(len(self.fx))]
+        return self.load(self.x, 0, at, free, self.fx, where, lanes)
+
+    def right(self, at: dict[int, Value], column: Value, where: Sequence[Value], lanes: int) -> Value:
+        first = len(self.batch[0]) + len(self.fx)
+        free = [at.get(first + i, column) for i in range(len(self.fy))]
+        return self.load(self.y, 1, at, free, self.fy, where, lanes)
+
+    def load(
+        self,
+        v: Value,
+        side: int,
+        at: dict[int, Value],
+        free: Sequence[Value],
+        free_dims: Sequence[int],
+        where: Sequence[Value],
+        lanes: int,
+    ) -> Value:
+        place = {d: at[i] for i, d in enumerate(self.batch[side])}
+        place.update(zip(free_dims, free, strict=True))
+        place.update(zip(self.contract[side], where, strict=True))
+        index = self.e.index_of_dims(v, [place[d] for d in range(len(place))])
+        return self.e.b.convert(self.e.vector(v, index, lanes), self.dtype)
+
+    def number(self, at: dict[int, Value], row: Value, where: Sequence[Value]) -> Value:
+        return self.left(at, row, where, 1)
+
+    def vector(self, at: dict[int, Value], row: Value, column: Value, where: Sequence[Value]) -> Value:
+        return self.right(at, column, where, self.lanes)
+
+
+class Convolution:
+    """Operands of a ``schedule.convolution``: numbers come from the weights, vectors from the padded image."""
+
+    def __init__(self, tiles: Tiles) -> None:
+        op = tiles.op
+        self.e, self.dtype, self.lanes = tiles.e, tiles.dtype, tiles.plan.lanes
+        self.x, self.w = op.operands
+        self.strides, self.dilation = ints(op, "strides"), ints(op, "dilation")
+        groups = op.attributes["groups"]
+        assert isinstance(groups, int)
+        self.groups = groups
+        self.rank = len(self.strides)
+        self.depthwise = tiles.plan.row_dims != range(1, 2)
+        self.vectors_by_row = self.depthwise
+        self.numbers_by_row = not self.depthwise
+        outputs, inputs, *kernel = shape_of(self.w)
+        self.per_group = outputs // groups
+        self.inputs = inputs
+        self.bounds = [self.e.size(inputs, self.w, 1), *(self.e.b.i(k) for k in kernel)]
+        self.row_dims = tiles.plan.row_dims
+
+    def channel(self, at: dict[int, Value], row: Value) -> Value:
+        return at[1] if self.depthwise else row
+
+    def number(self, at: dict[int, Value], row: Value, where: Sequence[Value]) -> Value:
+        index = self.e.index_of_dims(self.w, [self.channel(at, row), *where])
+        return self.e.b.convert(self.e.vector(self.w, index, 1), self.dtype)
+
+    def vector(self, at: dict[int, Value], row: Value, column: Value, where: Sequence[Value]) -> Value:
+        e, b = self.e, self.e.b
+        c, *taps = where
+        channel = c
+        if self.groups > 1:
+            group = b.quot(self.channel(at, row), e.size(self.per_group, "per group"))
+            channel = b.add(b.mul(group, e.size(self.inputs, self.w, 1)), c)
+        place = dict(at)
+        if self.row_dims:
+            place[self.row_dims.start] = row
+        positions = [
+            b.add(b.mul(place[2 + i], b.i(self.strides[i])), b.mul(taps[i], b.i(self.dilation[i])))
+            for i in range(self.rank - 1)
+        ]
+        along = b.mul(taps[-1], b.i(self.dilation[-1]))
+        stride = self.strides[-1]
+        if stride > 1:  # the image's last dimension was split into phases: column c of phase p is element c*stride + p
+            positions.append(b.rem(along, b.i(stride)))
+            along = b.quot(along, b.i(stride))
+        positions.append(b.add(column, along))
+        index = e.index_of_dims(self.x, [at[0], channel, *positions])
+        return b.convert(e.vector(self.x, index, self.lanes), self.dtype)
+
+
+class Packed:
+    """Operands of a ``schedule.packed_product``: a panel of rows and a panel of columns; either may lack the batch."""
+
+    vectors_by_row = False
+    numbers_by_row = True
+
+    def __init__(self, tiles: Tiles) -> None:
+        self.e, self.plan = tiles.e, tiles.plan
+        self.x, self.y = tiles.op.operands
+        self.bounds = [self.e.size(shape_of(self.x)[-2], self.x, len(shape_of(self.x)) - 2)]
+
+    def number(self, at: dict[int, Value], row: Value, where: Sequence[Value]) -> Value:
+        return self.load(self.x, at[self.plan.row_dims.start], at, where, row, 1)
+
+    def vector(self, at: dict[int, Value], row: Value, column: Value, where: Sequence[Value]) -> Value:
+        return self.load(self.y, at[self.plan.column_dims.start], at, where, column, self.plan.lanes)
+
+    def load(
+        self, x: Value, panel: Value, at: dict[int, Value], where: Sequence[Value], position: Value, lanes: int
+    ) -> Value:
+        batch = [at[d] for d in range(len(shape_of(x)) - 3)]
+        return self.e.vector(x, self.e.index_of_dims(x, [*batch, panel, *where, position]), lanes)
+
+
+ACROSS: dict[str, type[Product] | type[Convolution] | type[Packed]] = {
+    "array.dot_general": Product,
+    "schedule.convolution": Convolution,
+    "schedule.packed_product": Packed,
+}

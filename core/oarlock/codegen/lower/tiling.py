@@ -1,0 +1,136 @@
+"""How contractions are cut into tiles of results that stay in registers, by a rule table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from oarlock.codegen.free import is_free
+from oarlock.codegen.lower.anchors import accumulator, pairs
+from oarlock.codegen.values import ints, shape_of
+from oarlock.dtypes import DType
+from oarlock.ir import Operation, Value
+from oarlock.ops import tensor
+from oarlock.target import Target
+
+__all__ = ["Tiling", "contiguous_along", "tiling"]
+
+
+def contiguous_along(value: Value, dim: int) -> bool:
+    """Whether neighbours along ``dim`` of ``value`` are neighbours in the memory behind it."""
+    op = value.defining_op
+    shape = shape_of(value)
+    if op is None or not is_free(op):
+        return all(d == 1 for d in shape[dim + 1 :])
+    if op.name == "array.transpose":
+        return contiguous_along(op.operands[0], ints(op, "permutation")[dim])
+    if op.name == "array.reshape":
+        (x,) = op.operands
+        before = shape_of(x)
+        if not before or dim != len(shape) - 1 or before[-1] != shape[-1]:
+            return False
+        return contiguous_along(x, len(before) - 1)
+    if op.name == "array.broadcast":
+        dims = ints(op, "dims")
+        return dim in dims and _same(op, dims, dim) and contiguous_along(op.operands[0], dims.index(dim))
+    if op.name == "array.slice":
+        return ints(op, "steps")[dim] == 1 and contiguous_along(op.operands[0], dim)
+    return False
+
+
+def _same(op: Operation, dims: Sequence[int], dim: int) -> bool:
+    return shape_of(op.operands[0])[dims.index(dim)] == shape_of(op.result)[dim]
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """How a contraction is cut: result dimensions that are rows and that are columns (walked as one), lanes, rows, and
+    vectors or columns of a tile; ``along`` says which form."""
+
+    row_dims: range
+    column_dims: range
+    lanes: int
+    rows: int
+    columns: int
+    along: bool
+
+
+NONE = range(0)
+
+
+def _one(dim: int) -> range:
+    return range(dim, dim + 1)
+
+
+def tiling(op: Operation, target: Target) -> Tiling | None:
+    """The tiling of a contraction on ``target``; None where tiles do not pay and each element is computed by itself."""
+    if op.name == "array.dot_general":
+        return _tile_product(op, target)
+    if op.name == "schedule.convolution":
+        return _tile_convolution(op, target)
+    if op.name == "schedule.packed_product":
+        return _tile_packed(op, target)
+    return None
+
+
+def _width(target: Target, dtype: DType) -> int:
+    width = target.limits.vector_width * 32 // max(32, dtype.bits)
+    return 1 << (max(1, width).bit_length() - 1)
+
+
+def _rows_limit(target: Target) -> tuple[int, int]:
+    """(rows, vectors) whose sums fit the registers: 16 of them, 32 where vectors have 16 lanes."""
+    return (8, 3) if target.limits.vector_width >= 16 else (6, 2)
+
+
+def _tile_product(op: Operation, target: Target) -> Tiling | None:
+    x, y = op.operands
+    (bx, by), (cx, cy) = pairs(op, "batch"), pairs(op, "contract")
+    fx = [d for d in range(len(shape_of(x))) if d not in bx + cx]
+    fy = [d for d in range(len(shape_of(y))) if d not in by + cy]
+    acc = accumulator("sum", tensor(op.result).dtype)
+    width = _width(target, acc)
+    if width < 2 or acc.kind == "bool":
+        return None
+    row_dims = _one(len(bx) + len(fx) - 1) if fx else NONE
+    rows = shape_of(x)[fx[-1]] if fx else 1
+    most_rows, most_vectors = _rows_limit(target)
+    if fy and contiguous_along(y, fy[-1]) and shape_of(y)[fy[-1]] >= 4:
+        columns = shape_of(y)[fy[-1]]
+        lanes = min(width, 1 << (columns.bit_length() - 1))
+        vectors = max(1, min(most_vectors if rows > 1 else 4, columns // lanes))
+        return Tiling(row_dims, _one(len(bx) + len(fx) + len(fy) - 1), lanes, min(rows, most_rows), vectors, False)
+    if len(cx) == 1 and contiguous_along(x, cx[0]) and contiguous_along(y, cy[0]) and shape_of(x)[cx[0]] >= 4:
+        lanes = min(width, 1 << (shape_of(x)[cx[0]].bit_length() - 1))
+        column_dims = _one(len(bx) + len(fx) + len(fy) - 1) if fy else NONE
+        columns = shape_of(y)[fy[-1]] if fy else 1
+        return Tiling(row_dims, column_dims, lanes, min(rows, 4), min(columns, 4), True)
+    return None
+
+
+def _tile_packed(op: Operation, target: Target) -> Tiling:
+    x, y = op.operands
+    lanes = _width(target, tensor(x).dtype)
+    batch, rows = (op.attributes[name] for name in ("batch", "rows"))
+    assert isinstance(batch, int) and isinstance(rows, int)
+    row_dims = range(batch, batch + rows)
+    column_dims = range(row_dims.stop, len(shape_of(op.result)))
+    return Tiling(row_dims, column_dims, lanes, shape_of(x)[-1], shape_of(y)[-1] // lanes, False)
+
+
+def _tile_convolution(op: Operation, target: Target) -> Tiling | None:
+    shape = shape_of(op.result)
+    width = _width(target, accumulator("sum", tensor(op.result).dtype))
+    columns = shape[-1]
+    groups = op.attributes["groups"]
+    assert isinstance(groups, int)
+    most_rows, most_vectors = _rows_limit(target)
+    if width < 2 or columns < 4:
+        return None
+    lanes = min(width, 1 << (columns.bit_length() - 1))
+    vectors = max(1, min(most_vectors, columns // lanes))
+    per_group = shape[1] // groups
+    if per_group == 1 and len(shape) > 3:
+        return Tiling(_one(len(shape) - 2), _one(len(shape) - 1), lanes, min(4, shape[-2]), vectors, False)
+    rows = min(most_rows, shape[1]) if groups == 1 else max(r for r in range(1, most_rows + 1) if per_group % r == 0)
+    return Tiling(_one(1), _one(len(shape) - 1), lanes, rows, vectors, False)

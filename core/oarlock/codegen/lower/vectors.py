@@ -1,0 +1,62 @@
+"""Loops over neighbouring elements on targets without threads: vectors first, one at a time what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from oarlock.codegen.lower.emitter import Emitter
+from oarlock.codegen.values import numel
+from oarlock.ir import Value
+from oarlock.ops import tensor
+
+__all__ = ["each_element", "is_streamed", "multiple"]
+
+STREAM_BYTES = 32 << 20
+"""From here on a result is written past the caches, which would not keep it for its reader."""
+
+
+def is_streamed(value: Value) -> bool:
+    """Whether an array is so large that storing it reads every line of it into a cache in vain."""
+    return numel(value) * tensor(value).dtype.itemsize >= STREAM_BYTES
+
+
+def multiple(e: Emitter, count: Value, of: int) -> Value:
+    """The largest multiple of ``of`` that is not above ``count``."""
+    return e.b.mul(e.b.quot(count, e.b.i(of)), e.b.i(of))
+
+
+def each_element(
+    e: Emitter, low: Value, high: Value, lanes: int, visit: Callable[[Value, bool], None], places: Sequence[Value] = ()
+) -> None:
+    """``visit(position, streams)`` for every position from ``low`` to ``high``.
+
+    ``lanes`` above 1 takes so many at once (see Emitter.vector_loop). ``places`` are where streamed results have their
+    element ``low``: they are streamed where all of these are multiples of ``lanes``.
+    """
+    b = e.b
+
+    def one(j: Value, _: list[Value]) -> list[Value]:
+        visit(j, False)
+        return []
+
+    if lanes == 1:
+        e.loop(low, high, one)
+        return
+    whole = b.add(low, multiple(e, b.sub(high, low), lanes))
+
+    def vectors(streams: bool) -> list[Value]:
+        def some(j: Value, _: list[Value]) -> list[Value]:
+            visit(j, streams)
+            return []
+
+        e.vector_loop(low, whole, lanes, some)
+        return []
+
+    if places:
+        offset = b.i(0)
+        for place in places:
+            offset = b.add(offset, b.rem(place, b.i(lanes)))  # not negative: their sum is 0 where each is
+        e.branch(b.eq(offset, b.i(0)), lambda: vectors(True), lambda: vectors(False))
+    else:
+        vectors(False)
+    e.loop(whole, high, one, few=True)

@@ -1,0 +1,109 @@
+"""Packing: large matrix products read operands that were copied into the order in which tiles read them.
+
+A row panel holds a few rows of the left operand, one step of the reduction after the other; a column panel as many
+vectors of columns of the right one as a tile has. A tile then reads both from end to end, whatever the strides were.
+The copies convert to the dtype of the sums, and pad the last panel with zeros.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from oarlock.codegen.lower.anchors import accumulator, pairs
+from oarlock.codegen.values import ints, shape_of
+from oarlock.dtypes import DType
+from oarlock.ir import Attribute, Operation, Value
+from oarlock.ops import ArrayBuilder, tensor
+from oarlock.target import Target
+
+__all__ = ["pack", "pack_convolution"]
+
+VECTORS = 2
+"""Vectors of a row of a tile."""
+LEAST = 32
+"""Rows, columns and steps from which on the copies are repaid."""
+LEAST_PIXELS = 16
+"""Channels and pixels from which on those of a convolution are: its weights are mostly fixed and copied once."""
+MOST_TAPS, MOST_PIXELS = 16, 64
+"""Elements of a kernel, and pixels of a result, up to which what the kernel meets is copied side by side."""
+
+
+def pack(op: Operation, b: ArrayBuilder, target: Target) -> Value | None:
+    """A ``dot_general`` as a product of packed operands; None where packing does not pay."""
+    x, y = op.operands
+    batch, contract = pairs(op, "batch"), pairs(op, "contract")
+    sides = [_Side(v, batch[i], contract[i]) for i, v in enumerate((x, y))]
+    if min(sides[0].free, sides[1].free, sides[0].steps) < LEAST:
+        return None
+    return _product(op, b, target, sides)
+
+
+def pack_convolution(op: Operation, b: ArrayBuilder, target: Target) -> Value | None:
+    """A convolution as a product of packed operands, where its kernel or its result's image is small; else None."""
+    x, w = op.operands
+    outputs, inputs, *kernel = shape_of(w)
+    taps, pixels = math.prod(kernel), math.prod(shape_of(op.result)[2:])
+    if op.attributes["groups"] != 1 or min(outputs, inputs, pixels) < LEAST_PIXELS or target.has_threads:
+        return None
+    padded = any(sum(p) for p in pairs(op, "padding"))
+    if (taps != 1 or padded) and (taps > MOST_TAPS or pixels > MOST_PIXELS):
+        return None
+    if padded:
+        zero = b.constant(np.asarray(0), tensor(x).dtype)
+        low, high = ((0, 0, *(p[side] for p in pairs(op, "padding"))) for side in (0, 1))
+        x = b("pad", x, zero, low=low, high=high, interior=tuple(0 for _ in low))
+    patches = [_tap(op, b, x, at) for at in itertools.product(*(range(size) for size in kernel))]
+    image = b("concat", *patches, axis=2) if taps > 1 else patches[0]
+    sides = [_Side(b("reshape", w, shape=(outputs, inputs, taps)), (), (1, 2)), _Side(image, (0,), (1, 2))]
+    return _product(op, b, target, sides)
+
+
+def _tap(op: Operation, b: ArrayBuilder, x: Value, at: Sequence[int]) -> Value:
+    """What one element of the kernel is multiplied with: (images, inputs, 1, spatial result...)."""
+    strides, dilation = ints(op, "strides"), ints(op, "dilation")
+    shape, image = shape_of(x), shape_of(op.result)[2:]
+    starts = [tap * step for tap, step in zip(at, dilation, strict=True)]
+    limits = [start + (n - 1) * stride + 1 for start, n, stride in zip(starts, image, strides, strict=True)]
+    x = b("slice", x, starts=(0, 0, *starts), limits=(*shape[:2], *limits), steps=(1, 1, *strides))
+    return b("reshape", x, shape=(*shape[:2], 1, *image))
+
+
+def _product(op: Operation, b: ArrayBuilder, target: Target, sides: Sequence[_Side]) -> Value | None:
+    dtype = accumulator("sum", tensor(op.result).dtype)
+    lanes = target.limits.vector_width * 32 // max(32, dtype.bits)
+    if target.has_threads or lanes < 4 or dtype.kind == "bool":
+        return None
+    rows = 12 if target.limits.vector_width >= 16 else 6  # with two vectors each, their sums fit 32 or 16 registers
+    panels = [side.panels(b, width, dtype) for side, width in zip(sides, (rows, VECTORS * lanes), strict=True)]
+    attributes: dict[str, Attribute] = {"batch": len(sides[1].batch), "rows": len(sides[0].free_dims)}
+    return b.create("schedule.packed_product", tuple(panels), attributes, [op.result.type]).result
+
+
+class _Side:
+    """One operand: its batch, free and contracted dimensions."""
+
+    def __init__(self, value: Value, batch: Sequence[int], contract: Sequence[int]) -> None:
+        self.value, self.batch, self.contract = value, tuple(batch), tuple(contract)
+        shape = shape_of(value)
+        self.free_dims = tuple(d for d in range(len(shape)) if d not in (*batch, *contract))
+        self.free = math.prod(shape[d] for d in self.free_dims)
+        self.steps = math.prod(shape[d] for d in contract)
+        self.outer = tuple(shape[d] for d in batch)
+
+    def panels(self, b: ArrayBuilder, width: int, dtype: DType) -> Value:
+        """The operand as (batch..., panels, steps, width), in memory."""
+        x = b("transpose", self.value, permutation=(*self.batch, *self.free_dims, *self.contract))
+        x = b("reshape", x, shape=(*self.outer, self.free, self.steps))
+        count = -(-self.free // width)
+        if count * width != self.free:
+            none = tuple(0 for _ in self.outer)
+            zero = b.constant(np.asarray(0), tensor(x).dtype)
+            x = b("pad", x, zero, low=(*none, 0, 0), high=(*none, count * width - self.free, 0), interior=(*none, 0, 0))
+        x = b("reshape", x, shape=(*self.outer, count, width, self.steps))
+        n = len(self.outer)
+        x = b("transpose", x, permutation=(*range(n), n, n + 2, n + 1))
+        return b.create("schedule.copy", (b.convert(x, dtype),)).result

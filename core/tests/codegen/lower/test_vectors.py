@@ -1,0 +1,127 @@
+"""Kernels of targets without threads compute neighbouring elements at once where memory allows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from oarlock import dtypes
+from oarlock.codegen.kernel import KernelBuilder
+from oarlock.codegen.kernel.builder import NotVectorisable
+from oarlock.codegen.lower import vectors
+from oarlock.codegen.lower.emitter import Emitter
+from oarlock.ir import BufferType, Operation, TensorType, Value
+from oarlock.ops import ArrayBuilder
+
+from .conftest import FUNCTIONS, assert_close, program, random_operands, run_lowered
+
+F32 = dtypes.float32
+
+
+def t(*shape: int, dtype: dtypes.DType = F32) -> TensorType:
+    return TensorType(dtype, shape)
+
+
+def softmax(b: ArrayBuilder, x: Value) -> Value:
+    shifted = b("subtract", x, b("reduce_max", x, axes=(1,), keepdims=True))
+    power = b("exp", shifted)
+    return b("divide", power, b("reduce_sum", power, axes=(1,), keepdims=True))
+
+
+def operations(function: Operation) -> list[Operation]:
+    return [op for op in function.walk() if op is not function]
+
+
+def loads(function: Operation, lanes: int) -> int:
+    return sum(op.name == "kernel.load" and op.attributes.get("lanes", 1) == lanes for op in operations(function))
+
+
+VECTORS: dict[str, tuple[list[TensorType], Callable[..., Value], bool]] = {
+    "contiguous": ([t(3, 70), t(3, 70)], lambda b, x, y: b("add", x, y), True),
+    "broadcast_rows": ([t(3, 70), t(3, 1)], lambda b, x, y: b("multiply", x, y), True),
+    "broadcast_columns": ([t(3, 70), t(70)], lambda b, x, y: b("multiply", x, y), True),
+    "bool_and_bytes": ([t(70, dtype=dtypes.int8)], lambda b, x: b("less", x, b.constant(np.int8(3))), True),
+    "narrow": ([t(70, dtype=dtypes.float16)], lambda b, x: b("multiply", x, x), True),
+    "offset": ([t(3, 70)], lambda b, x: b("exp", b("slice", x, starts=(0, 3), limits=(3, 66), steps=(1, 1))), True),
+    "reversed": ([t(3, 70)], lambda b, x: b("negative", b("reverse", x, axes=(1,))), False),
+    "strided": ([t(3, 70)], lambda b, x: b("exp", b("slice", x, starts=(0, 0), limits=(3, 70), steps=(1, 2))), False),
+    "transposed": ([t(70, 30)], lambda b, x: b("exp", b("transpose", x, permutation=(1, 0))), False),
+    "position": ([t(3, 70)], lambda b, x: b("add", x, b("iota", shape=(3, 70), axis=1, dtype=F32)), False),
+    "gathered": ([t(70), t(70, dtype=dtypes.int32)], lambda b, x, i: b("exp", b("gather", x, i, axis=0)), False),
+    "looping": ([t(70), t(70)], lambda b, x, y: b("remainder", x, y), False),
+    "rows": ([t(3, 150)], softmax, True),
+}
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_vectors_where_neighbours_are_neighbours(name: str) -> None:
+    types, body, expected = VECTORS[name]
+    function = program(types, body)
+    given = random_operands(types)
+    got, calls = run_lowered(function, given, FUNCTIONS)
+    from oarlock.ir.interpret import interpret
+
+    assert_close(got, interpret(function, given), 1e-3 if types[0].dtype.bits == 16 else 1e-5, 1e-5)
+    assert (loads(calls[-1].function, 8) > 0) == expected
+
+
+def test_elementary_functions_of_a_row_are_computed_once() -> None:
+    """What the sum needs and the result needs again is kept: one call of exp per element, and one for the tail."""
+    function = program([t(3, 150)], softmax)
+    _, (call,) = run_lowered(function, random_operands([t(3, 150)]), FUNCTIONS)
+    private = [op.attributes["size"] for op in operations(call.function) if op.name == "kernel.private"]
+    assert private == [256]
+    # e^r = 1 + (r + r^2 p(r)): a division by the sum, and nothing else, stands in the last pass
+    assert sum(op.name == "kernel.div" for op in operations(call.function)) == 2
+
+
+def test_long_rows_are_not_kept() -> None:
+    function = program([t(1, 8200)], softmax)
+    _, (call,) = run_lowered(function, random_operands([t(1, 8200)]), FUNCTIONS)
+    assert not [op for op in operations(call.function) if op.name == "kernel.private"]
+
+
+@pytest.mark.parametrize("columns", [64, 67])
+@pytest.mark.parametrize("kind", ["elements", "rows"])
+def test_large_results_are_streamed_where_they_are_aligned(
+    kind: str, columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vectors, "STREAM_BYTES", 1024)
+    types = [t(5, columns)]
+    function = program(types, softmax if kind == "rows" and columns > 64 else lambda b, x: b("negative", x))
+    given = random_operands(types)
+    got, calls = run_lowered(function, given, FUNCTIONS)
+    from oarlock.ir.interpret import interpret
+
+    assert_close(got, interpret(function, given), 1e-5, 1e-6)
+    stores = [op for op in operations(calls[-1].function) if op.name == "kernel.store" and op.attributes.get("stream")]
+    assert stores
+    assert all(op.operands[2].type.lanes == 8 for op in stores)
+
+
+def test_small_results_are_not_streamed() -> None:
+    types = [t(5, 72)]
+    _, (call,) = run_lowered(program(types, lambda b, x: b("negative", x)), random_operands(types), FUNCTIONS)
+    assert not any(op.attributes.get("stream") for op in operations(call.function))
+
+
+def test_vector_loops_refuse_what_looks_at_the_position() -> None:
+    value = program([t(8)], lambda b, x: x).regions[0].block.args[0]
+    e = Emitter("k", [value], [], {})
+
+    def body(position: Value, _: list[Value]) -> list[Value]:
+        e.b.convert(position, F32)
+        return []
+
+    with pytest.raises(NotVectorisable, match="position"):
+        e.vector_loop(e.b.i(0), e.b.i(8), 8, body)
+
+
+def test_scalars_meet_vectors_as_all_lanes() -> None:
+    b = KernelBuilder("k", [("x", BufferType(F32, "global", "both"))], [("s", F32)])
+    loaded = b.load(b.arguments["x"], b.i(0), 4)
+    total = b.add(loaded, b.arguments["s"])
+    assert total.type.lanes == 4
+    assert [op.name for op in operations(b.function)][-2:] == ["kernel.splat", "kernel.add"]
