@@ -74,9 +74,10 @@ def test_stale_scalars_are_seen(patient: None, monkeypatch: pytest.MonkeyPatch) 
     good = plan.Plan._bind
     kept: dict[int, Any] = {}
 
-    def bind(self: Any, operands: Any, where: Any, scalars: Any) -> None:
-        good(self, operands, where, scalars)
-        scalars.update(kept.setdefault(id(self), dict(scalars)))
+    def bind(self: Any, arguments: Any, operands: Any, where: Any, scalars: Any) -> None:
+        good(self, arguments, operands, where, scalars)
+        if scalars:
+            scalars.update(kept.setdefault(id(self), dict(scalars)))
 
     monkeypatch.setattr(plan.Plan, "_bind", bind)
     outcome = run("sim", "compiled.replay/scalars")["compiled.replay/scalars"]

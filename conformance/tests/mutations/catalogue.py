@@ -209,29 +209,29 @@ _LOWERING = (
         "return (-(-self.count // per_block), 1, 1)",
         "return (max(1, self.count // per_block), 1, 1)",
     ),
-    Mutation("lanes_halve_once_less", "lower.rows", "b.i(LANES.bit_length() - 1)", "b.i(LANES.bit_length() - 2)"),
+    Mutation("vector_lanes_lost", "lower.reductions", "for i in range(lanes)]", "for i in range(lanes // 2)]"),
     Mutation(
-        "lanes_not_neutral",
-        "lower.rows",
-        "lambda j, _: update(j, neutral))",
-        "lambda j, _: update(j, [b.const(1, dtype_of(n)) for n in neutral]))",
+        "vectors_not_neutral",
+        "lower.reductions",
+        "zeros = [b.splat(n, lanes) for n in neutral]",
+        "zeros = [b.splat(b.const(1, dtype_of(n)), lanes) for n in neutral]",
     ),
     Mutation(
-        "stretch_past_the_end",
-        "lower.rows",
-        "width = b.min(b.i(LANES), b.sub(total, start))",
-        "width = b.min(b.i(LANES - 1), b.sub(total, start))",
+        "vectors_lose_the_tail",
+        "lower.reductions",
+        "*e.loop(whole, total, lambda j, h: step(j, h, 1), carried[partial:], few=True)",
+        "*carried[partial:]",
     ),
     Mutation(
         "barrier_missing",
-        "lower.rows",
-        "            b.store(slot, thread, value)\n        b.barrier()\n        half",
-        "            b.store(slot, thread, value)\n        half",
+        "lower.reductions",
+        "        b.store(slot, thread, value)\n    b.barrier()\n    half",
+        "        b.store(slot, thread, value)\n    half",
     ),
-    Mutation("threads_share_half", "lower.rows", "half = self.threads // 2", "half = self.threads // 4"),
+    Mutation("threads_share_half", "lower.reductions", "half = rows.threads // 2", "half = rows.threads // 4"),
     Mutation(
         "columns_forget_last_block",
-        "lower.rows",
+        "lower.columns",
         "return (-(-width // LANES), -(-outer_count // per_block), 1)",
         "return (max(1, width // LANES), -(-outer_count // per_block), 1)",
     ),
@@ -244,8 +244,8 @@ _LOWERING = (
     Mutation(
         "tile_rows_unclamped",
         "lower.tiles",
-        "rows = rows if exact else [b.min(r, last) for r in rows]",
-        "rows = rows if exact else [b.min(r, b.i(0)) for r in rows]",
+        "return rows if exact else [b.min(r, last) for r in rows]",
+        "return rows if exact else [b.min(r, b.i(0)) for r in rows]",
     ),
     Mutation("tile_tail_dropped", "lower.tiles", "if length % lanes:", "if length % lanes > lanes:"),
     Mutation(
@@ -255,7 +255,10 @@ _LOWERING = (
         "parts[i]) for i in range(len(parts) // 2)]",
     ),
     Mutation(
-        "tile_phase_lost", "lower.tiles", "positions.append(b.rem(along, b.i(stride)))", "positions.append(b.i(0))"
+        "tile_phase_lost",
+        "lower.tile_operands",
+        "positions.append(b.rem(along, b.i(stride)))",
+        "positions.append(b.i(0))",
     ),
     Mutation(
         "scatter_range_open",
@@ -414,8 +417,8 @@ _MATHS = (
     Mutation(
         "tanh_loses_sign",
         "math.hyperbolic",
-        "return select(magnitude < _TANH_NEAR, near, far).with_sign(x.sign())",
-        "return select(magnitude < _TANH_NEAR, near, far)",
+        "return (above / (above + 2.0)).with_sign(x.sign())",
+        "return above / (above + 2.0)",
     ),
 )
 """Elementary functions."""
