@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["FLAGS", "TimedCall", "make"]
 
 FLAGS = (
-    "-O3", "-march=native", "-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math", "-fno-math-errno", "-shared",
-    "-fPIC", "-pthread",
+    "-O3", "-march=native", "-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math", "-fno-math-errno",
+    "-shared", "-fPIC", "-pthread",
 )  # fmt: skip
 """Sums may be reordered. Not ``-ffast-math``: a library linked with it flushes subnormals in the whole process."""
 _TURNS = 2_000_000
