@@ -6,12 +6,11 @@ import math
 from collections.abc import Sequence
 
 from oarlock.codegen.fuse import Group
-from oarlock.codegen.kernel.builder import NotVectorisable
 from oarlock.codegen.lower.call import KernelCall
 from oarlock.codegen.lower.domain import cuts, member_index, run_of, runs_between, walk_runs
 from oarlock.codegen.lower.emitter import EmitElement, Emitter
 from oarlock.codegen.lower.index import Run
-from oarlock.codegen.lower.vectors import each_element, is_streamed
+from oarlock.codegen.lower.vectors import each_element, is_streamed, widest
 from oarlock.dtypes import DType
 from oarlock.ir import Value
 from oarlock.target import Target
@@ -33,21 +32,13 @@ def lower_pointwise(
     threads = min(THREADS, target.limits.max_threads) if target.has_threads else 1
     spans = runs_between(group.domain, cuts(group))
 
-    def emitter() -> Emitter:
-        return Emitter(name, group.leaves, group.outputs, table, (threads, 1, 1), index, fused=target.has_fma)
+    def lower(lanes: int) -> KernelCall:
+        e = Emitter(name, group.leaves, group.outputs, table, (threads, 1, 1), index, fused=target.has_fma)
+        if target.has_threads:
+            return e.call(_threads(e, group, target, spans, threads), label)
+        return e.call(_blocks(e, group, target, spans, lanes), label)
 
-    if target.has_threads:
-        e = emitter()
-        return e.call(_threads(e, group, target, spans, threads), label)
-    lanes = target.limits.vector_width
-    if lanes > 1 and spans:
-        try:
-            e = emitter()
-            return e.call(_blocks(e, group, target, spans, lanes), label)
-        except NotVectorisable:
-            pass
-    e = emitter()
-    return e.call(_blocks(e, group, target, spans, 1), label)
+    return widest(lower, 1 if target.has_threads else target.limits.vector_width)
 
 
 def _element(e: Emitter, group: Group, runs: list[Run], streamed: Sequence[Value] = ()) -> None:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 
 from oarlock.codegen.free import REDUCTIONS, is_free
 from oarlock.codegen.fuse import Group
-from oarlock.codegen.kernel.builder import NotVectorisable
 from oarlock.codegen.lower import reductions
 from oarlock.codegen.lower.anchors import accumulator, kind_of
 from oarlock.codegen.lower.call import KernelCall
@@ -21,7 +20,7 @@ from oarlock.codegen.lower.domain import cuts, member_index, run_of, runs_betwee
 from oarlock.codegen.lower.elementwise import combine, identity
 from oarlock.codegen.lower.emitter import EmitElement, Emitter
 from oarlock.codegen.lower.index import Run
-from oarlock.codegen.lower.vectors import each_element, is_streamed
+from oarlock.codegen.lower.vectors import each_element, is_streamed, widest
 from oarlock.codegen.math import FUNCTIONS
 from oarlock.dtypes import DType
 from oarlock.ir import Operation, Value
@@ -42,15 +41,12 @@ def lower_rows(
     group: Group, target: Target, table: dict[str, EmitElement], name: str, label: str, index: DType
 ) -> KernelCall:
     """A kernel for a group with reductions."""
-    lanes = target.limits.vector_width
-    if lanes > 1 and not target.has_threads:
-        try:
-            rows = Rows(group, target, table, name, index, lanes)
-            return rows.e.call(rows.lower(), label)
-        except NotVectorisable:
-            pass
-    rows = Rows(group, target, table, name, index, 1)
-    return rows.e.call(rows.lower(), label)
+
+    def lower(lanes: int) -> KernelCall:
+        rows = Rows(group, target, table, name, index, lanes)
+        return rows.e.call(rows.lower(), label)
+
+    return widest(lower, 1 if target.has_threads else target.limits.vector_width)
 
 
 class Rows:

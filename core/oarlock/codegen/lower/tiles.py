@@ -12,7 +12,6 @@ import math
 from collections.abc import Sequence
 
 from oarlock.codegen.fuse import Group
-from oarlock.codegen.kernel.builder import NotVectorisable
 from oarlock.codegen.lower.anchors import accumulator
 from oarlock.codegen.lower.call import KernelCall
 from oarlock.codegen.lower.domain import member_index
@@ -20,7 +19,7 @@ from oarlock.codegen.lower.emitter import EmitElement, Emitter
 from oarlock.codegen.lower.index import Run, single, split_linear
 from oarlock.codegen.lower.tile_operands import ACROSS, Product
 from oarlock.codegen.lower.tiling import Tiling
-from oarlock.codegen.lower.vectors import each_element
+from oarlock.codegen.lower.vectors import each_element, widest
 from oarlock.codegen.values import shape_of
 from oarlock.dtypes import DType
 from oarlock.ir import Value
@@ -38,14 +37,12 @@ def lower_tiles(
     group: Group, plan: Tiling, target: Target, table: dict[str, EmitElement], name: str, label: str, index: DType
 ) -> KernelCall:
     """A kernel for a group whose anchor is a contraction with a tiling."""
-    if not target.has_threads and not plan.along:
-        try:
-            work = _Tiles(group, plan, target, table, name, index, plan.lanes)
-            return work.e.call(work.lower(), label)
-        except NotVectorisable:
-            pass
-    work = _Tiles(group, plan, target, table, name, index, 1)
-    return work.e.call(work.lower(), label)
+
+    def lower(lanes: int) -> KernelCall:
+        work = _Tiles(group, plan, target, table, name, index, lanes)
+        return work.e.call(work.lower(), label)
+
+    return widest(lower, 1 if target.has_threads or plan.along else plan.lanes)
 
 
 class _Tiles:

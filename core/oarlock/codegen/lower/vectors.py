@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
+from oarlock.codegen.kernel.builder import NotVectorisable
+from oarlock.codegen.lower.call import KernelCall
 from oarlock.codegen.lower.emitter import Emitter
 from oarlock.codegen.values import numel
 from oarlock.ir import Value
 from oarlock.ops import tensor
 
-__all__ = ["each_element", "is_streamed", "multiple"]
+__all__ = ["each_element", "is_streamed", "multiple", "widest"]
 
 STREAM_BYTES = 32 << 20
 """From here on a result is written past the caches, which would not keep it for its reader."""
+
+
+def widest(lower: Callable[[int], KernelCall], lanes: int) -> KernelCall:
+    """``lower(lanes)``; one element at a time, ``lower(1)``, where that has no vector form."""
+    if lanes > 1:
+        with suppress(NotVectorisable):
+            return lower(lanes)
+    return lower(1)
 
 
 def is_streamed(value: Value) -> bool:

@@ -48,6 +48,9 @@ class LLVMRenderer:
         return "\n\n".join(filter(None, (*bodies, "\n".join(declarations), *tail, "\n".join(metadata)))) + "\n"
 
 
+MEMORY_ALIGNMENT = 64
+"""Bytes that allocations begin at a multiple of, as ``hal.host`` makes them: what a streamed store may rely on."""
+
 RENDERER = LLVMRenderer()
 """The renderer of language ``llvm``."""
 
@@ -334,7 +337,7 @@ class _Function:
         place = self._place(buffer, index)
         align, tail = _memory(buffer).itemsize, self.scopes.get(buffer, "")
         if op.attributes.get("stream"):
-            align *= _scalar(value).lanes
+            align = min(align * _scalar(value).lanes, MEMORY_ALIGNMENT)
             tail += f", !nontemporal !{self.module.once('!{i32 1}')}"
             self.streams = True
         self.put(f"store {self.typed(value)}, ptr {place}, align {align}{tail}")

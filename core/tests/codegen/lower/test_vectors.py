@@ -12,6 +12,7 @@ from oarlock.codegen.kernel import KernelBuilder
 from oarlock.codegen.kernel.builder import NotVectorisable
 from oarlock.codegen.lower import vectors
 from oarlock.codegen.lower.emitter import Emitter
+from oarlock.codegen.pipeline import render
 from oarlock.ir import BufferType, Operation, TensorType, Value
 from oarlock.ops import ArrayBuilder
 
@@ -125,3 +126,14 @@ def test_scalars_meet_vectors_as_all_lanes() -> None:
     total = b.add(loaded, b.arguments["s"])
     assert total.type.lanes == 4
     assert [op.name for op in operations(b.function)][-2:] == ["kernel.splat", "kernel.add"]
+
+
+def test_streamed_stores_rely_on_no_more_than_allocations_give() -> None:
+    """16 lanes of float64 are 128 bytes; memory begins at multiples of 64."""
+    b = KernelBuilder("k", [("x", BufferType(dtypes.float64, "global", "write"))], [])
+    b.store(b.arguments["x"], b.i(0), b.const(1.0, dtypes.float64, 16), stream=True)
+    b.store(b.arguments["x"], b.i(16), b.const(1.0, dtypes.float64, 4), stream=True)
+    text = render([b.function], FUNCTIONS)
+    stores = [line for line in text.splitlines() if "!nontemporal" in line]
+    assert ["align 64" in stores[0], "align 32" in stores[1]] == [True, True]
+    assert "fence seq_cst" in text
