@@ -13,6 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from oarlock import dtypes
+from oarlock.codegen.attention import expand_attention
 from oarlock.codegen.free import is_free, memory_of
 from oarlock.codegen.lower.anchors import pairs
 from oarlock.codegen.lower.elementwise import identity
@@ -47,6 +48,7 @@ def expand(function: Operation, target: Target, claim: Claim = lambda op: None) 
     context = array_context()
     context.register(SCHEDULE)
     claimed: dict[Operation, object] = {}
+    expand_attention(function, context, target, claim)
     for op in list(function.regions[0].block.ops):
         if op.name == "array.dot_general":
             _absorb_transposes(op)

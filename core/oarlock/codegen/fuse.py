@@ -20,8 +20,8 @@ from oarlock.target import Target
 __all__ = ["ANCHORS", "MOVERS", "SOLITARY", "Group", "fuse"]
 
 ANCHORS = (
-    "array.dot_general", "array.convolution", "schedule.convolution", "schedule.packed_product", "array.window_reduce",
-    "array.argmax", "array.argmin",
+    "array.dot_general", "array.convolution", "schedule.convolution", "schedule.packed_product", "schedule.attend",
+    "array.window_reduce", "array.argmax", "array.argmin",
 )  # fmt: skip
 SOLITARY = ("array.scatter", "array.scan", "schedule.merge_pass")
 """Operators that have a kernel of their own and take no part in fusion."""
@@ -86,6 +86,8 @@ class _Fuser:
         self.owner: dict[Operation, Group] = {}
         self.groups: list[Group] = []
         self.order = {op: i for i, op in enumerate(self.block.ops)}
+        self.steps = {op: _steps_before(op) for op in self.block.ops if op.name == "schedule.attend"}
+        self.attended = {step for steps in self.steps.values() for step in steps}
         self.returned = set(self.block.terminator.operands)
         self._bases: dict[Operation, list[Value]] = {}
         self._numbers: dict[Operation, frozenset[Value]] = {}
@@ -116,6 +118,8 @@ class _Fuser:
     # --- placing ---------------------------------------------------------------------------------------------------
 
     def place(self, op: Operation) -> None:
+        if op in self.attended:
+            return  # the group of what attends to it will hold it
         if op in self.claimed:
             self.found(op)
             self.owner[op].library = self.claimed[op]
@@ -137,6 +141,8 @@ class _Fuser:
             group.anchor = op
         group.bits = 1 << len(self.groups)
         self.groups.append(group)
+        for step in self.steps.get(op, ()):
+            self.add(step, group, ())
         if reduction:
             group.axes = tuple(sorted(ints(op, "axes")))
             self.add(op, group, self.row_map(group))
@@ -434,6 +440,23 @@ class _Fuser:
                     leaves[base] = None
         group.leaves = list(leaves)
         return group
+
+
+def _steps_before(attend: Operation) -> list[Operation]:
+    """What a ``schedule.attend`` is computed from inside its kernel: its scores, and what stands between, in order."""
+    inside: dict[Operation, bool] = {}
+
+    def leads_to_scores(value: Value) -> bool:
+        op = value.defining_op
+        if op is None:
+            return False
+        if op not in inside:
+            reached = [leads_to_scores(v) for v in op.operands]
+            inside[op] = any(reached) or op.name == "schedule.scores"
+        return inside[op]
+
+    leads_to_scores(attend.operands[0])
+    return [op for op, yes in inside.items() if yes]
 
 
 def fuse(function: Operation, target: Target, claimed: Mapping[Operation, object] | None = None) -> list[Group]:

@@ -20,7 +20,7 @@ from oarlock.ir import Attribute, Operation, Value
 from oarlock.ops import ArrayBuilder, tensor
 from oarlock.target import Target
 
-__all__ = ["pack", "pack_convolution"]
+__all__ = ["VECTORS", "Side", "pack", "pack_convolution", "packed_rows"]
 
 VECTORS = 2
 """Vectors of a row of a tile."""
@@ -36,7 +36,7 @@ def pack(op: Operation, b: ArrayBuilder, target: Target) -> Value | None:
     """A ``dot_general`` as a product of packed operands; None where packing does not pay."""
     x, y = op.operands
     batch, contract = pairs(op, "batch"), pairs(op, "contract")
-    sides = [_Side(v, batch[i], contract[i]) for i, v in enumerate((x, y))]
+    sides = [Side(v, batch[i], contract[i]) for i, v in enumerate((x, y))]
     if min(sides[0].free, sides[1].free, sides[0].steps) < LEAST:
         return None
     return _product(op, b, target, sides)
@@ -58,7 +58,7 @@ def pack_convolution(op: Operation, b: ArrayBuilder, target: Target) -> Value | 
         x = b("pad", x, zero, low=low, high=high, interior=tuple(0 for _ in low))
     patches = [_tap(op, b, x, at) for at in itertools.product(*(range(size) for size in kernel))]
     image = b("concat", *patches, axis=2) if taps > 1 else patches[0]
-    sides = [_Side(b("reshape", w, shape=(outputs, inputs, taps)), (), (1, 2)), _Side(image, (0,), (1, 2))]
+    sides = [Side(b("reshape", w, shape=(outputs, inputs, taps)), (), (1, 2)), Side(image, (0,), (1, 2))]
     return _product(op, b, target, sides)
 
 
@@ -72,18 +72,24 @@ def _tap(op: Operation, b: ArrayBuilder, x: Value, at: Sequence[int]) -> Value:
     return b("reshape", x, shape=(*shape[:2], 1, *image))
 
 
-def _product(op: Operation, b: ArrayBuilder, target: Target, sides: Sequence[_Side]) -> Value | None:
+def packed_rows(target: Target) -> int:
+    """Rows of a tile: with two vectors each, their sums fit 32 or 16 registers."""
+    return 12 if target.limits.vector_width >= 16 else 6
+
+
+def _product(op: Operation, b: ArrayBuilder, target: Target, sides: Sequence[Side]) -> Value | None:
     dtype = accumulator("sum", tensor(op.result).dtype)
     lanes = target.limits.vector_width * 32 // max(32, dtype.bits)
     if target.has_threads or lanes < 4 or dtype.kind == "bool":
         return None
-    rows = 12 if target.limits.vector_width >= 16 else 6  # with two vectors each, their sums fit 32 or 16 registers
-    panels = [side.panels(b, width, dtype) for side, width in zip(sides, (rows, VECTORS * lanes), strict=True)]
+    panels = [
+        side.panels(b, width, dtype) for side, width in zip(sides, (packed_rows(target), VECTORS * lanes), strict=True)
+    ]
     attributes: dict[str, Attribute] = {"batch": len(sides[1].batch), "rows": len(sides[0].free_dims)}
     return b.create("schedule.packed_product", tuple(panels), attributes, [op.result.type]).result
 
 
-class _Side:
+class Side:
     """One operand: its batch, free and contracted dimensions."""
 
     def __init__(self, value: Value, batch: Sequence[int], contract: Sequence[int]) -> None:

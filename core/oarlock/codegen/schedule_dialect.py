@@ -53,6 +53,22 @@ SCHEDULE = Dialect(
             attributes={"batch": int, "rows": int},
             traits=frozenset({traits.PURE}),
         ),
+        OpDefinition(
+            "schedule.scores",
+            "(batch..., rows..., keys): the matrix product of panels like those of a packed_product; the first step of an "
+            "attention, whose kernel computes it.",
+            operands=2,
+            traits=frozenset({traits.PURE}),
+        ),
+        OpDefinition(
+            "schedule.attend",
+            "(batch..., rows..., columns...): the matrix product of a softmax over ``schedule.scores`` and column "
+            "panels (batch..., panels, keys, columns of one); the last step of an attention. ``batch`` and ``rows`` "
+            "count dimensions.",
+            operands=2,
+            attributes={"batch": int, "rows": int},
+            traits=frozenset({traits.PURE}),
+        ),
     ],
 )
 """Its operations."""

@@ -10,6 +10,7 @@ from oarlock.codegen.free import is_free, memory_of
 from oarlock.codegen.fuse import Group
 from oarlock.codegen.kernel.builder import NotVectorisable
 from oarlock.codegen.lower.anchors import ANCHOR_ELEMENTS
+from oarlock.codegen.lower.attention import lower_attention
 from oarlock.codegen.lower.call import KernelCall, LibraryCall
 from oarlock.codegen.lower.matrix import lower_matrix, matrix_kind
 from oarlock.codegen.lower.matvec import is_row_times_matrix, lower_row_times_matrix
@@ -68,6 +69,8 @@ def _lower(group: Group, target: Target) -> KernelCall:
         if group.anchor.name in SOLITARY_KERNELS:
             (op,) = group.members
             return SOLITARY_KERNELS[op.name](Solitary(op, group.leaves, group.outputs, target, TABLE, index))
+        if group.anchor.name == "schedule.attend":
+            return lower_attention(group, target, TABLE, "kernel", label, index)
         kind = matrix_kind(group.anchor, target) if group.anchor.name == "array.dot_general" else ""
         if kind:
             return lower_matrix(group, kind, target, TABLE, "kernel", label, index)

@@ -13,7 +13,7 @@ from oarlock.ir import Operation, Value
 from oarlock.ops import tensor
 from oarlock.target import Target
 
-__all__ = ["Tiling", "contiguous_along", "tiling"]
+__all__ = ["Tiling", "contiguous_along", "tiling", "vector_lanes"]
 
 
 def contiguous_along(value: Value, dim: int) -> bool:
@@ -73,7 +73,8 @@ def tiling(op: Operation, target: Target) -> Tiling | None:
     return None
 
 
-def _width(target: Target, dtype: DType) -> int:
+def vector_lanes(target: Target, dtype: DType) -> int:
+    """Elements of ``dtype`` in a vector of ``target``, a power of two."""
     width = target.limits.vector_width * 32 // max(32, dtype.bits)
     return 1 << (max(1, width).bit_length() - 1)
 
@@ -89,7 +90,7 @@ def _tile_product(op: Operation, target: Target) -> Tiling | None:
     fx = [d for d in range(len(shape_of(x))) if d not in bx + cx]
     fy = [d for d in range(len(shape_of(y))) if d not in by + cy]
     acc = accumulator("sum", tensor(op.result).dtype)
-    width = _width(target, acc)
+    width = vector_lanes(target, acc)
     if width < 2 or acc.kind == "bool":
         return None
     row_dims = _one(len(bx) + len(fx) - 1) if fx else NONE
@@ -110,7 +111,7 @@ def _tile_product(op: Operation, target: Target) -> Tiling | None:
 
 def _tile_packed(op: Operation, target: Target) -> Tiling:
     x, y = op.operands
-    lanes = _width(target, tensor(x).dtype)
+    lanes = vector_lanes(target, tensor(x).dtype)
     batch, rows = (op.attributes[name] for name in ("batch", "rows"))
     assert isinstance(batch, int) and isinstance(rows, int)
     row_dims = range(batch, batch + rows)
@@ -120,7 +121,7 @@ def _tile_packed(op: Operation, target: Target) -> Tiling:
 
 def _tile_convolution(op: Operation, target: Target) -> Tiling | None:
     shape = shape_of(op.result)
-    width = _width(target, accumulator("sum", tensor(op.result).dtype))
+    width = vector_lanes(target, accumulator("sum", tensor(op.result).dtype))
     columns = shape[-1]
     groups = op.attributes["groups"]
     assert isinstance(groups, int)

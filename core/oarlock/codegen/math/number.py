@@ -200,8 +200,14 @@ class Number:
         return (self.unsigned() | sign).real()
 
     def times_plus(self, factor: Number | float, term: Number | float) -> Number:
-        """``self * factor + term``, rounded once or twice, as the target likes."""
-        return Number(self.b, self.b.multiply_add(self.value, self._value(factor), self._value(term)))
+        """``self * factor + term``, rounded once where the target has a fast fma, else twice.
+
+        Never loose: a compiler that may regroup it would take rounding to an integer by a large term, and the parts of
+        an argument's reduction, for nothing.
+        """
+        if self.b.fused:
+            return Number(self.b, self.b.fma(self.value, self._value(factor), self._value(term)))
+        return self * factor + term
 
     def polynomial(self, coefficients: tuple[float, ...]) -> Number:
         """The sum of ``coefficients[i] * self**i``, by Horner's rule."""

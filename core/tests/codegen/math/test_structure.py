@@ -118,3 +118,10 @@ def test_unknown_function_and_other_dtypes_are_refused() -> None:
         emit(b, "power", x, d)
     with pytest.raises(UnsupportedError, match="scalars"):
         emit(b, "fmod", b.splat(x, 4), b.splat(x, 4))
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+def test_functions_are_never_loose(kernels: Kernels, name: str, dtype: DType) -> None:
+    """A driver that may regroup took the rounding inside exp away: e ** x became a power of two."""
+    assert not [op.name for op in kernels[name, dtype].walk() if op.attributes.get("loose")]
