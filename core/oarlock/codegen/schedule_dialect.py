@@ -55,8 +55,8 @@ SCHEDULE = Dialect(
         ),
         OpDefinition(
             "schedule.scores",
-            "(batch..., rows..., keys): the matrix product of panels like those of a packed_product; the first step of an "
-            "attention, whose kernel computes it.",
+            "(batch..., rows..., keys): the matrix product of panels like those of a packed_product; the first step of "
+            "an attention, whose kernel computes it.",
             operands=2,
             traits=frozenset({traits.PURE}),
         ),
