@@ -448,11 +448,13 @@ def _steps_before(attend: Operation) -> list[Operation]:
 
     def leads_to_scores(value: Value) -> bool:
         op = value.defining_op
-        if op is None:
+        if op is None or op.name == "schedule.attend":
             return False
+        if op.name == "schedule.scores":
+            inside[op] = True
         if op not in inside:
             reached = [leads_to_scores(v) for v in op.operands]
-            inside[op] = any(reached) or op.name == "schedule.scores"
+            inside[op] = any(reached)
         return inside[op]
 
     leads_to_scores(attend.operands[0])

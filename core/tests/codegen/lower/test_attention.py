@@ -191,3 +191,18 @@ def test_scores_that_meet_themselves_moved_are_no_chain() -> None:
     got, calls = run_lowered(program(types, lambda b, *x: attend(b, *x, symmetric)), given, FUNCTIONS)
     assert not any("scores" in call.label for call in calls)
     assert_close(got, [exact(*given, lambda s: s + s.swapaxes(1, 2)).astype(np.float32)], 1e-4, 1e-5)
+
+
+def test_attention_over_attention() -> None:
+    """The second's queries come from the first, and it adds the first's result to its own."""
+
+    def body(b: ArrayBuilder, q: Value, k: Value, v: Value) -> Value:
+        first = attend(b, q, k, v, plain)
+        return b("add", attend(b, b("exp", first), k, v, plain), first)
+
+    types = [t(1, 5, 4), t(1, 20, 4), t(1, 20, 4)]
+    given = random_operands(types)
+    got, calls = run_lowered(program(types, body), given, FUNCTIONS)
+    assert sum("scores" in call.label for call in calls) == 2
+    first = exact(*given)
+    assert_close(got, [(exact(np.exp(first), *given[1:]) + first).astype(np.float32)], 1e-5, 1e-5)
