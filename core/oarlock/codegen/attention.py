@@ -165,15 +165,17 @@ def _rewrite(found: _Match, context: Context, target: Target) -> None:
     b.location = scores.location
     batch, contract = pairs(scores, "batch"), pairs(scores, "contract")
     q, k = (Side(v, batch[i], contract[i]) for i, v in enumerate(scores.operands))
-    panels = (q.panels(b, rows, dtype), k.panels(b, width, dtype))
-    product = b.create("schedule.scores", panels, {}, [scores.result.type])
+    in_place = q.lies_in_rows(dtype)
+    queries = q.rows(b) if in_place else q.panels(b, rows, dtype)
+    operands = (queries, k.panels(b, width, dtype))
+    product = b.create("schedule.scores", operands, {"in_place": in_place}, [scores.result.type])
     scores.result.replace_all_uses_with(product.result)
     scores.erase()
     assert attend.parent is not None
     b = ArrayBuilder(context, attend.parent, attend)
     b.location = attend.location
     values = Side(attend.operands[1], pairs(attend, "batch")[1], pairs(attend, "contract")[1])
-    counts = {"batch": found.batch, "rows": len(q.free_dims)}
+    counts = {"batch": found.batch, "rows": len(q.free_dims), "tile": rows}
     attended = b.create(
         "schedule.attend", (attend.operands[0], values.panels(b, width, dtype)), counts, [attend.result.type]
     )

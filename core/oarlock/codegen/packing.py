@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from oarlock.codegen.lower.anchors import accumulator, pairs
+from oarlock.codegen.lower.tiling import contiguous_along
 from oarlock.codegen.values import ints, shape_of
 from oarlock.dtypes import DType
 from oarlock.ir import Attribute, Operation, Value
@@ -82,11 +83,19 @@ def _product(op: Operation, b: ArrayBuilder, target: Target, sides: Sequence[Sid
     lanes = target.limits.vector_width * 32 // max(32, dtype.bits)
     if target.has_threads or lanes < 4 or dtype.kind == "bool":
         return None
-    panels = [
-        side.panels(b, width, dtype) for side, width in zip(sides, (packed_rows(target), VECTORS * lanes), strict=True)
-    ]
-    attributes: dict[str, Attribute] = {"batch": len(sides[1].batch), "rows": len(sides[0].free_dims)}
-    return b.create("schedule.packed_product", tuple(panels), attributes, [op.result.type]).result
+    left, right = sides
+    rows = packed_rows(target)
+    attributes: dict[str, Attribute] = {
+        "batch": len(right.batch),
+        "rows": len(left.free_dims),
+        "tile": rows,
+        "in_place": left.lies_in_rows(dtype),
+    }
+    operands = (
+        left.rows(b) if attributes["in_place"] else left.panels(b, rows, dtype),
+        right.panels(b, VECTORS * lanes, dtype),
+    )
+    return b.create("schedule.packed_product", operands, attributes, [op.result.type]).result
 
 
 class Side:
@@ -100,10 +109,20 @@ class Side:
         self.steps = math.prod(shape[d] for d in contract)
         self.outer = tuple(shape[d] for d in batch)
 
+    def lies_in_rows(self, dtype: DType) -> bool:
+        """Whether the steps of each row are neighbours in memory, in ``dtype``: a tile reads few rows at a time, each
+        from end to end, and needs no copy."""
+        same = len(self.contract) == 1 and tensor(self.value).dtype == dtype
+        return same and contiguous_along(self.value, self.contract[0])
+
+    def rows(self, b: ArrayBuilder) -> Value:
+        """The operand as (batch..., rows, steps), where it is."""
+        x = b("transpose", self.value, permutation=(*self.batch, *self.free_dims, *self.contract))
+        return b("reshape", x, shape=(*self.outer, self.free, self.steps))
+
     def panels(self, b: ArrayBuilder, width: int, dtype: DType) -> Value:
         """The operand as (batch..., panels, steps, width), in memory."""
-        x = b("transpose", self.value, permutation=(*self.batch, *self.free_dims, *self.contract))
-        x = b("reshape", x, shape=(*self.outer, self.free, self.steps))
+        x = self.rows(b)
         count = -(-self.free // width)
         if count * width != self.free:
             none = tuple(0 for _ in self.outer)

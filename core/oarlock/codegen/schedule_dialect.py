@@ -46,27 +46,29 @@ SCHEDULE = Dialect(
         ),
         OpDefinition(
             "schedule.packed_product",
-            "(batch..., rows..., columns...): the matrix product of row panels (batch..., panels, K, rows of one) and "
-            "column panels (batch..., panels, K, columns of one), each with or without the batch; what the last panels "
-            "hold past the result is not in it. ``batch`` and ``rows`` count dimensions.",
+            "(batch..., rows..., columns...): the matrix product of row panels (batch..., panels, K, rows of one), or "
+            "rows ``in_place`` (batch..., rows, K), and column panels (batch..., panels, K, columns of one), each with "
+            "or without the batch; what the last panels hold past the result is not in it. ``batch`` and ``rows`` "
+            "count dimensions; a tile has ``tile`` rows.",
             operands=2,
-            attributes={"batch": int, "rows": int},
+            attributes={"batch": int, "rows": int, "tile": int, "in_place": bool},
             traits=frozenset({traits.PURE}),
         ),
         OpDefinition(
             "schedule.scores",
-            "(batch..., rows..., keys): the matrix product of panels like those of a packed_product; the first step of "
-            "an attention, whose kernel computes it.",
+            "(batch..., rows..., keys): the matrix product of rows and panels like those of a packed_product: the "
+            "first step of an attention, whose kernel computes it.",
             operands=2,
+            attributes={"in_place": bool},
             traits=frozenset({traits.PURE}),
         ),
         OpDefinition(
             "schedule.attend",
             "(batch..., rows..., columns...): the matrix product of a softmax over ``schedule.scores`` and column "
             "panels (batch..., panels, keys, columns of one); the last step of an attention. ``batch`` and ``rows`` "
-            "count dimensions.",
+            "count dimensions; ``tile`` rows are computed together.",
             operands=2,
-            attributes={"batch": int, "rows": int},
+            attributes={"batch": int, "rows": int, "tile": int},
             traits=frozenset({traits.PURE}),
         ),
     ],

@@ -61,13 +61,13 @@ class _Attention:
         self.q, self.k = self.scores.operands
         self.v = self.attend.operands[1]
         self.shape = shape_of(self.attend.result)
-        batch, rows = (self.attend.attributes[name] for name in ("batch", "rows"))
-        assert isinstance(batch, int) and isinstance(rows, int)
+        batch, rows, tile = (self.attend.attributes[name] for name in ("batch", "rows", "tile"))
+        assert isinstance(batch, int) and isinstance(rows, int) and isinstance(tile, int)
         self.batch = batch
         self.row_dims, self.column_dims = range(batch, batch + rows), range(batch + rows, len(self.shape))
         self.dtype = tensor(self.v).dtype
         self.lanes = vector_lanes(target, self.dtype)
-        self.rows, self.width = shape_of(self.q)[-1], shape_of(self.v)[-1]
+        self.rows, self.width = tile, shape_of(self.v)[-1]
         self.stretch = max(KEYS_OF_THREAD if target.has_threads else KEYS, self.width)
         self.panels = shape_of(self.v)[-3]
         b = self.e.b
@@ -131,7 +131,7 @@ class _Attention:
 
         def stretch(start: Value, _: list[Value]) -> list[Value]:
             count = b.min(b.i(self.stretch), b.sub(self.keys, start))
-            self.score(at, row, start, count)
+            self.score(at, row, first, start, count)
             e.loop(b.i(0), rows, lambda i, _: self.weigh(at, first, i, start, count))
             e.loop(b.i(0), e.size(self.panels, "panels"), lambda c, _: self.add_values(at, c, start, count))
             return []
@@ -141,19 +141,23 @@ class _Attention:
 
     # --- a stretch of keys -----------------------------------------------------------------------------------------
 
-    def score(self, at: Sequence[Value], row: Value, start: Value, count: Value) -> None:
+    def score(self, at: Sequence[Value], row: Value, first: Value, start: Value, count: Value) -> None:
         """The scores of ``count`` keys from ``start`` on, of a whole last panel at least, into ``weights``."""
         e, b = self.e, self.e.b
         panels = b.quot(b.add(count, b.i(self.width - 1)), b.i(self.width))
-        first = b.quot(start, b.i(self.width))
-        depth = e.size(shape_of(self.q)[-2], "depth")
+        panels_before = b.quot(start, b.i(self.width))
+        depth = e.size(shape_of(self.k)[-2], "depth")
+        last = b.sub(self.extent(self.row_dims), b.i(1))
+        rows = [b.min(b.add(first, b.i(i)), last) for i in range(self.rows)]
+        in_place = self.scores.attributes["in_place"]
         vectors = [b.i(k * self.lanes) for k in range(self.width // self.lanes)]
         zero = b.const(0, self.dtype, self.lanes)
 
         def panel(p: Value, _: list[Value]) -> list[Value]:
             def step(d: Value, totals: list[Value]) -> list[Value]:
-                keys = [self.load(self.k, [*at, b.add(first, p), d, v], self.lanes) for v in vectors]
-                queries = [self.load(self.q, [*at, row, d, b.i(i)], 1) for i in range(self.rows)]
+                keys = [self.load(self.k, [*at, b.add(panels_before, p), d, v], self.lanes) for v in vectors]
+                places = [[r, d] if in_place else [row, d, b.i(i)] for i, r in enumerate(rows)]
+                queries = [self.load(self.q, [*at, *place], 1) for place in places]
                 products = [(query, key) for query in queries for key in keys]
                 return [b.multiply_add(x, y, t) for (x, y), t in zip(products, totals, strict=True)]
 

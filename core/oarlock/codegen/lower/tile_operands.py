@@ -128,7 +128,8 @@ class Convolution:
 
 
 class Packed:
-    """Operands of a ``schedule.packed_product``: a panel of rows and a panel of columns; either may lack the batch."""
+    """Operands of a ``schedule.packed_product``: a panel of rows, or rows in place, and a panel of columns; either may
+    lack the batch."""
 
     vectors_by_row = False
     numbers_by_row = True
@@ -136,9 +137,13 @@ class Packed:
     def __init__(self, tiles: Tiles) -> None:
         self.e, self.plan = tiles.e, tiles.plan
         self.x, self.y = tiles.op.operands
-        self.bounds = [self.e.size(shape_of(self.x)[-2], self.x, len(shape_of(self.x)) - 2)]
+        self.in_place = bool(tiles.op.attributes["in_place"])
+        self.bounds = [self.e.size(shape_of(self.y)[-2], self.y, len(shape_of(self.y)) - 2)]
 
     def number(self, at: dict[int, Value], row: Value, where: Sequence[Value]) -> Value:
+        if self.in_place:
+            batch = [at[d] for d in range(len(shape_of(self.x)) - 2)]
+            return self.e.vector(self.x, self.e.index_of_dims(self.x, [*batch, row, *where]), 1)
         return self.load(self.x, at[self.plan.row_dims.start], at, where, row, 1)
 
     def vector(self, at: dict[int, Value], row: Value, column: Value, where: Sequence[Value]) -> Value:

@@ -127,7 +127,8 @@ class _Tiles:
         first = base = b.mul(column, b.i(self.width))
         if self.op.name == "schedule.packed_product":  # rows and columns are told by panel, and by position in it
             panels = {plan.row_dims.start: row, plan.column_dims.start: column}
-            self.reduce_across(at | panels, [b.i(i) for i in range(plan.rows)], b.i(0))
+            rows = self.rows(first_row) if self.op.attributes["in_place"] else [b.i(i) for i in range(plan.rows)]
+            self.reduce_across(at | panels, rows, b.i(0))
         elif plan.along:
             self.reduce_along(at, self.rows(first_row), first)
         else:

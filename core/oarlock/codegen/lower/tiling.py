@@ -112,11 +112,11 @@ def _tile_product(op: Operation, target: Target) -> Tiling | None:
 def _tile_packed(op: Operation, target: Target) -> Tiling:
     x, y = op.operands
     lanes = vector_lanes(target, tensor(x).dtype)
-    batch, rows = (op.attributes[name] for name in ("batch", "rows"))
-    assert isinstance(batch, int) and isinstance(rows, int)
+    batch, rows, tile = (op.attributes[name] for name in ("batch", "rows", "tile"))
+    assert isinstance(batch, int) and isinstance(rows, int) and isinstance(tile, int)
     row_dims = range(batch, batch + rows)
     column_dims = range(row_dims.stop, len(shape_of(op.result)))
-    return Tiling(row_dims, column_dims, lanes, shape_of(x)[-1], shape_of(y)[-1] // lanes, False)
+    return Tiling(row_dims, column_dims, lanes, tile, shape_of(y)[-1] // lanes, False)
 
 
 def _tile_convolution(op: Operation, target: Target) -> Tiling | None:
