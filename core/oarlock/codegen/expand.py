@@ -1,6 +1,7 @@
 """Expansion: operators that one kernel cannot do well become several, before fusion.
 
-A sort becomes passes that merge runs of doubling width; a long scan over few rows becomes scans of pieces, a scan of
+A sort becomes passes by digits where a block walks a row alone, and passes that merge runs of doubling width where
+threads share it; a long scan over few rows becomes scans of pieces, a scan of
 their totals, and an addition. A convolution gets its image padded, and split into phases where it strides, so that
 what a tile needs lies side by side; a matrix product gets a transposed copy of an operand that does not.
 """
@@ -18,6 +19,7 @@ from oarlock.codegen.free import is_free, memory_of
 from oarlock.codegen.lower.anchors import pairs
 from oarlock.codegen.lower.elementwise import identity
 from oarlock.codegen.lower.matrix import matrix_kind
+from oarlock.codegen.lower.radix import digits
 from oarlock.codegen.lower.tiling import contiguous_along, tiling
 from oarlock.codegen.packing import pack, pack_convolution
 from oarlock.codegen.schedule_dialect import SCHEDULE
@@ -28,6 +30,8 @@ from oarlock.target import Target
 
 __all__ = ["Claim", "expand"]
 
+RADIX_LEAST = 64
+"""Keys of a row from which on passes by digits repay their tables of counts."""
 SCAN_PIECE = 256
 """Elements of one piece of a long scan."""
 MANY_ROWS = 256
@@ -89,6 +93,8 @@ def _sort(op: Operation, context: Context, target: Target) -> list[Value]:
     assert isinstance(axis, int)
     shape = shape_of(x)
     dtype = tensor(op.results[1]).dtype
+    if shape[axis] >= RADIX_LEAST and numel(x) and not target.has_threads:
+        return _sort_by_digits(b, op, axis)
     keys, positions = x, b("iota", shape=shape, axis=axis, dtype=dtypes.int32)
     width = 1
     while width < shape[axis] and numel(x):
@@ -100,6 +106,25 @@ def _sort(op: Operation, context: Context, target: Target) -> list[Value]:
         keys, positions = b.create("schedule.merge_pass", (keys, positions), attributes).results
         width *= 2
     return [keys, b.convert(positions, dtype)]
+
+
+def _sort_by_digits(b: ArrayBuilder, op: Operation, axis: int) -> list[Value]:
+    (x,) = op.operands
+    shape = shape_of(x)
+    order = tuple(d for d in range(len(shape)) if d != axis) + (axis,)
+    back = tuple(order.index(d) for d in range(len(shape)))
+    last = len(shape) - 1
+    keys = x if axis == last else b.create("schedule.copy", (b("transpose", x, permutation=order),)).result
+    moved = [keys]
+    if op.results[1].uses:
+        moved.append(b("iota", shape=shape_of(keys), axis=last, dtype=dtypes.int32))
+    attributes: dict[str, Attribute] = {"axis": last, "descending": bool(op.attributes.get("descending", False))}
+    for shift, bits in digits(tensor(x).dtype, shape[axis]):
+        moved = list(b.create("schedule.radix_pass", moved, {**attributes, "shift": shift, "bits": bits}).results)
+    keys, positions = moved[0], moved[-1]  # nobody asks for the positions where there are none
+    if axis != last:
+        keys, positions = (b("transpose", v, permutation=back) for v in (keys, positions))
+    return [keys, b.convert(positions, tensor(op.results[1]).dtype)]
 
 
 def _scan(op: Operation, context: Context, target: Target) -> list[Value] | None:

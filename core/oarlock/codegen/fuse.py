@@ -23,7 +23,7 @@ ANCHORS = (
     "array.dot_general", "array.convolution", "schedule.convolution", "schedule.packed_product", "schedule.attend",
     "array.window_reduce", "array.argmax", "array.argmin",
 )  # fmt: skip
-SOLITARY = ("array.scatter", "array.scan", "schedule.merge_pass")
+SOLITARY = ("array.scatter", "array.scan", "schedule.merge_pass", "schedule.radix_pass")
 """Operators that have a kernel of their own and take no part in fusion."""
 MOVERS = ("array.pad", "array.concat", "array.gather", "array.random_bits", "schedule.copy")
 SIZE_BYTES = 64

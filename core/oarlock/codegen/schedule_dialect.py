@@ -30,6 +30,15 @@ SCHEDULE = Dialect(
             infer=_same,
         ),
         OpDefinition(
+            "schedule.radix_pass",
+            "Sort each row along the last dimension, ``axis``, stably by ``bits`` bits from ``shift`` on of a number "
+            "that orders as the first operand; further operands travel with it.",
+            results=None,
+            attributes={"axis": int, "shift": int, "bits": int, "descending": bool},
+            traits=frozenset({traits.PURE}),
+            infer=lambda types, attributes: tuple(types),
+        ),
+        OpDefinition(
             "schedule.copy",
             "The same values, laid out in memory in row-major order.",
             operands=1,

@@ -18,6 +18,7 @@ from oarlock.codegen.lower.call import KernelCall
 from oarlock.codegen.lower.elementwise import combine, identity
 from oarlock.codegen.lower.emitter import EmitElement, Emitter
 from oarlock.codegen.lower.index import Index, split_linear
+from oarlock.codegen.lower.radix import radix_pass
 from oarlock.codegen.lower.views import to_index
 from oarlock.codegen.values import shape_of
 from oarlock.dtypes import DType
@@ -240,5 +241,6 @@ SOLITARY_KERNELS: dict[str, Callable[[Solitary], KernelCall]] = {
     "array.scatter": _scatter,
     "array.scan": _scan,
     "schedule.merge_pass": _merge_pass,
+    "schedule.radix_pass": radix_pass,
 }
 """How each solitary operator is lowered."""
