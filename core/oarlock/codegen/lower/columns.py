@@ -17,26 +17,27 @@ if TYPE_CHECKING:
 
 __all__ = ["columns"]
 
-LANES = 64
-"""Neighbouring rows that are reduced at once."""
+LANES = (64, 256, 1024)
+"""How many neighbouring rows are reduced at once: more read longer stretches of memory, fewer leave work to all cores."""
 
 
 def columns(rows: Rows) -> tuple[int, int, int]:
-    """Reductions that keep the last run: LANES neighbouring rows at once, so that memory is read along."""
+    """Reductions that keep the last run: many neighbouring rows at once, so that memory is read along."""
     e, b = rows.e, rows.e.b
     *lead, last = rows.outer
     width = math.prod(rows.group.domain[last[0] : last[1]])
     outer_count = rows.count // max(1, width)
+    many = max((n for n in LANES if outer_count * (width // n) >= n // 128), default=LANES[0])
     total = run_of(e, rows.group.domain, *last, b.i(0)).total
-    low = b.mul(b.position("block_id", 0), b.i(LANES))
-    span = b.min(b.i(LANES), b.sub(total, low))
+    low = b.mul(b.position("block_id", 0), b.i(many))
+    span = b.min(b.i(many), b.sub(total, low))
     kinds = [kind_of(op) for op in rows.reductions]
     wide = [accumulator(k, tensor(op.result).dtype) for k, op in zip(kinds, rows.reductions, strict=True)]
     per_block = max(1, -(-outer_count // min(256, rows.target.limits.max_grid[1])))
 
     def one(row: Value, _: list[Value]) -> list[Value]:
         lead_runs = walk_runs(e, rows.group.domain, lead, row)
-        memory = [b.private(d, LANES) for d in wide]
+        memory = [b.private(d, many) for d in wide]
 
         def start(j: Value, streams: bool) -> None:
             for slot, kind, dtype in zip(memory, kinds, wide, strict=True):
@@ -73,4 +74,4 @@ def columns(rows: Rows) -> tuple[int, int, int]:
     step = e.parameter(per_block, b.index)
     first = b.mul(b.position("block_id", 1), step)
     e.loop(first, b.min(b.add(first, step), e.size(outer_count, "outer")), one)
-    return (-(-width // LANES), -(-outer_count // per_block), 1)
+    return (-(-width // many), -(-outer_count // per_block), 1)
