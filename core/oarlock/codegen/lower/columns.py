@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["columns"]
 
 LANES = (64, 256, 1024)
-"""How many neighbouring rows are reduced at once: more read longer stretches of memory, fewer leave work to all cores."""
+"""How many neighbouring rows are reduced at once: more read longer stretches of memory, fewer give all cores work."""
 
 
 def columns(rows: Rows) -> tuple[int, int, int]:
