@@ -380,6 +380,10 @@ class KernelBuilder:
     def splat(self, x: Value, lanes: int) -> Value:
         return x if lanes == 1 else self.emit("splat", (x,), {"lanes": lanes})
 
+    def ramp(self, first: Value, lanes: int) -> Value:
+        """``first``, ``first + 1`` ... in as many lanes."""
+        return self.emit("ramp", (first,), {"lanes": lanes})
+
     def local(self, dtype: DType, size: int) -> Value:
         """``size`` elements shared by the threads of a block."""
         return self.emit("local", (), {"dtype": dtype, "size": size})

@@ -21,6 +21,7 @@ the guards, the interpreter checks that they hold, renderers print plainly.
 | convert | any | integers wrap; to float rounds to nearest even; float to integer truncates, in range; not to bool |
 | bitcast | same width, not bool | the same bits |
 | splat | scalar | all lanes |
+| ramp | integer | lane k is it + k, which does not wrap |
 | extract | vector | lane ``index`` |
 | load | buffer, index | index in range; a vector result loads consecutive elements |
 | store | buffer, index, value | likewise; ``stream``: soon read by nobody, and index is a multiple of the lanes |
@@ -154,6 +155,14 @@ def _splat(types: Sequence[Type], attributes: Mapping[str, Attribute]) -> Sequen
     if source.lanes != 1 or not isinstance(lanes, int) or lanes < 2:
         raise DTypeError(f"kernel.splat: from one lane to several, not {source} to {lanes}")
     return (ScalarType(source.dtype, lanes),)
+
+
+def _ramp(types: Sequence[Type], attributes: Mapping[str, Attribute]) -> Sequence[Type]:
+    (result,) = _splat(types, attributes)
+    assert isinstance(result, ScalarType)
+    if not result.dtype.is_integer:
+        raise DTypeError(f"kernel.ramp: begins at an integer, not {result.dtype}")
+    return (result,)
 
 
 def _extract(types: Sequence[Type], attributes: Mapping[str, Attribute]) -> Sequence[Type]:
@@ -291,6 +300,7 @@ KERNEL = Dialect(
         _define("convert", 1, _convert, attributes={"dtype": dtypes.DType}),
         _define("bitcast", 1, _bitcast, attributes={"dtype": dtypes.DType}),
         _define("splat", 1, _splat, attributes={"lanes": int}),
+        _define("ramp", 1, _ramp, attributes={"lanes": int}),
         _define("extract", 1, _extract, attributes={"index": int}),
         _define("load", 2, _load, attributes={"lanes": int}, optional=frozenset({"lanes"}), traits=frozenset()),
         _define(

@@ -253,6 +253,8 @@ class _Thread:
             return x[0].view(type.dtype.numpy)
         if kind == "splat":
             return np.repeat(x[0], type.lanes)
+        if kind == "ramp":
+            return x[0] + np.arange(type.lanes, dtype=type.dtype.numpy)
         if kind == "extract":
             index = op.attributes["index"]
             assert isinstance(index, int)

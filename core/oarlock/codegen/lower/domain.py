@@ -58,6 +58,11 @@ def _operand_cuts(member: Operation, operand: Value, group: Group) -> set[int]:
                 break
             current = step
         value = op.operands[0]
+    if op is not None and op.name == "array.iota":
+        axis = op.attributes["axis"]
+        assert isinstance(axis, int)
+        k = current[axis]
+        return set() if k is None else {d for d in (k, k + 1) if 0 < d < rank}
     used = [k for k in current if k is not None]
     if used != sorted(used):
         return set(range(1, rank))

@@ -239,6 +239,15 @@ class Emitter:
         lanes = 1 if self._wide is None else self._wide[1]
         self.b.store(memory, position, self.b.splat(element, lanes) if lanes_of(element) == 1 else element)
 
+    def spread(self, position: Value) -> Value:
+        """A position as a number: a vector of those of all lanes where it moves with the counter."""
+        stride = 0 if self._wide is None else self._stride(position)
+        if stride == 0:
+            return position
+        if stride != 1 or self._wide is None:
+            raise NotVectorisable("an element depends on its position in a stride")
+        return self.b.ramp(position, self._wide[1])
+
     def _width(self, place: Value, everywhere: bool = False) -> int:
         """The lanes of what stands at ``place``: 1 where that does not move with the counter."""
         assert self._wide is not None
@@ -331,11 +340,13 @@ class Emitter:
 
 
 def _only_indexes(position: Value) -> bool:
-    """Whether a loop's counter goes into indices alone."""
+    """Whether a loop's counter goes into indices alone, but where it is spread over lanes."""
     pending, seen = [position], {position}
     while pending:
         for user, operand in pending.pop().uses:
             if user.name in ("kernel.load", "kernel.store") and operand in INDEX_OPERANDS[user.name]:
+                continue
+            if user.name == "kernel.ramp":
                 continue
             if user.name not in ("kernel.add", "kernel.sub", "kernel.mul"):
                 return False

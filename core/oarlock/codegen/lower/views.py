@@ -182,7 +182,7 @@ def to_index(b: KernelBuilder, position: Value) -> Value:
 
 def _iota(e: Emitter, op: Operation, index: Index) -> Value:
     position = index.split(e.b).runs[_number(op, "axis")].position
-    return e.b.convert(position, _dtype(op))
+    return e.b.convert(e.spread(position), _dtype(op))
 
 
 def _constant(e: Emitter, op: Operation, index: Index) -> Value:

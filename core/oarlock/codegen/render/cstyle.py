@@ -219,6 +219,13 @@ class CFunction:
         type = scalar_type(op.result)
         self.define(op.result, self.pack(type, [self.value(op.operands[0])] * type.lanes))
 
+    def ramp(self, op: Operation) -> None:
+        type, first = scalar_type(op.result), self.value(op.operands[0])
+        numbers = [literal(self.dialect, k, type.dtype) for k in range(type.lanes)]
+        scalar = ScalarType(type.dtype)
+        lanes = [expression(self.dialect, "add", [first, number], scalar.dtype, scalar.dtype) for number in numbers]
+        self.define(op.result, self.pack(type, lanes))
+
     def extract(self, op: Operation) -> None:
         index = op.attributes["index"]
         assert isinstance(index, int)
@@ -368,7 +375,8 @@ class CFunction:
 
 
 _PRINTERS: dict[str, Callable[[CFunction, Operation], None]] = {
-    "splat": CFunction.splat, "extract": CFunction.extract, "load": CFunction.load, "store": CFunction.store,
+    "splat": CFunction.splat, "ramp": CFunction.ramp, "extract": CFunction.extract, "load": CFunction.load,
+    "store": CFunction.store,
     "local": CFunction.memory, "private": CFunction.memory, "barrier": CFunction.barrier,
     "shuffle": CFunction.shuffle,
     "matrix_fma": CFunction.matrix_fma, "matrix_store": CFunction.matrix_store, "for": CFunction.for_,

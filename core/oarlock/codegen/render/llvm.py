@@ -319,6 +319,12 @@ class _Function:
         mask = f"<{lanes} x i32> zeroinitializer"
         self.names[op.result] = self.let(f"shufflevector {vector} {first}, {vector} poison, {mask}")
 
+    def ramp(self, op: Operation) -> None:
+        type = _scalar(op.result)
+        self.splat(op)
+        steps = ", ".join(f"{type_of(ScalarType(type.dtype))} {k}" for k in range(type.lanes))
+        self.names[op.result] = self.let(f"add {type_of(type)} {self.names[op.result]}, <{steps}>")
+
     def extract(self, op: Operation) -> None:
         self.names[op.result] = self.let(f"extractelement {self.typed(op.operands[0])}, i32 {op.attributes['index']}")
 
@@ -398,7 +404,8 @@ class _Function:
 
 _PRINTERS: dict[str, Callable[[_Function, Operation], None]] = {
     "select": _Function.select, "convert": _Function.convert, "bitcast": _Function.bitcast,
-    "splat": _Function.splat, "extract": _Function.extract, "load": _Function.load, "store": _Function.store,
+    "splat": _Function.splat, "ramp": _Function.ramp, "extract": _Function.extract, "load": _Function.load,
+    "store": _Function.store,
     "local": _Function.memory, "private": _Function.memory, "barrier": _Function.barrier,
     "for": _Function.for_, "if": _Function.if_, "block_id": _Function.position, "thread_id": _Function.position,
     "block_count": _Function.position,

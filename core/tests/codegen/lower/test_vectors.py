@@ -31,6 +31,11 @@ def softmax(b: ArrayBuilder, x: Value) -> Value:
     return b("divide", power, b("reduce_sum", power, axes=(1,), keepdims=True))
 
 
+def causal(b: ArrayBuilder) -> Value:
+    row, column = (b("iota", shape=(40, 40), axis=axis, dtype=dtypes.int64) for axis in (0, 1))
+    return b("less_equal", column, row)
+
+
 def operations(function: Operation) -> list[Operation]:
     return [op for op in function.walk() if op is not function]
 
@@ -49,7 +54,9 @@ VECTORS: dict[str, tuple[list[TensorType], Callable[..., Value], bool]] = {
     "reversed": ([t(3, 70)], lambda b, x: b("negative", b("reverse", x, axes=(1,))), False),
     "strided": ([t(3, 70)], lambda b, x: b("exp", b("slice", x, starts=(0, 0), limits=(3, 70), steps=(1, 2))), False),
     "transposed": ([t(70, 30)], lambda b, x: b("exp", b("transpose", x, permutation=(1, 0))), False),
-    "position": ([t(3, 70)], lambda b, x: b("add", x, b("iota", shape=(3, 70), axis=1, dtype=F32)), False),
+    "position": ([t(3, 70)], lambda b, x: b("add", x, b("iota", shape=(3, 70), axis=1, dtype=F32)), True),
+    "position_of_row": ([t(3, 70)], lambda b, x: b("add", x, b("iota", shape=(3, 70), axis=0, dtype=F32)), True),
+    "causal": ([t(40, 40)], lambda b, x: b("select", causal(b), x, b.constant(np.float32(0))), True),
     "gathered": ([t(70), t(70, dtype=dtypes.int32)], lambda b, x, i: b("exp", b("gather", x, i, axis=0)), False),
     "looping": ([t(70), t(70)], lambda b, x, y: b("remainder", x, y), False),
     "rows": ([t(3, 150)], softmax, True),
@@ -66,6 +73,8 @@ def test_vectors_where_neighbours_are_neighbours(name: str) -> None:
 
     assert_close(got, interpret(function, given), 1e-3 if types[0].dtype.bits == 16 else 1e-5, 1e-5)
     assert (loads(calls[-1].function, 8) > 0) == expected
+    ramps = [op for op in operations(calls[0].function) if op.name == "kernel.ramp"]
+    assert bool(ramps) == (name in ("position", "causal"))
 
 
 def test_elementary_functions_of_a_row_are_computed_once() -> None:

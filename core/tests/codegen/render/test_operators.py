@@ -99,6 +99,7 @@ def build(dtype: DType, lanes: int, skip: frozenset[DType] = frozenset(), fused:
         scalar = b.load(b.arguments["y"], index)
         if lanes > 1:
             operations.append(("splat", b.splat(scalar, lanes)))
+            operations.append(("ramp", b.ramp(index, lanes)))
             operations.append(("extract", b.splat(b.emit("extract", (loaded["x"],), {"index": lanes - 1}), lanes)))
         for label, value in operations:
             result = value.type.dtype  # type: ignore[attr-defined]
@@ -224,6 +225,7 @@ def test_every_operator_is_covered() -> None:
         "constant",
         "select",
         "splat",
+        "ramp",
         "extract",
         "load",
         "store",
