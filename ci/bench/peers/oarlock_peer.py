@@ -68,11 +68,18 @@ class OarlockPeer:
 
     def prepare(self, work: Work, arrays: Mapping[str, Array]) -> Call:
         words = OarlockWords()
-        operands = [ol.asarray(array, device=self._device) for array in arrays.values()]
+        tensors = {name: ol.asarray(array, device=self._device) for name, array in arrays.items()}
         ol.synchronize()
-        function: Callable[..., Any] = lambda *values: work.function(words, *values)  # noqa: E731  (jit wants one)
-        jit = getattr(ol, "jit", None) if self._fused and work.compiled else None
-        called = jit(function) if jit is not None else function
+        compiled = self._fused and work.compiled
+        weights = {name: tensor for name, tensor in tensors.items() if compiled and name in work.constants}
+        names = [name for name in tensors if name not in weights]
+        operands = [tensors[name] for name in names]
+
+        def function(*values: Any) -> Any:
+            given = {**weights, **dict(zip(names, values, strict=True))}
+            return work.function(words, *(given[name] for name in tensors))
+
+        called: Callable[..., Any] = ol.jit(function) if compiled else function
         held: list[Any] = []
 
         def run() -> None:
@@ -80,7 +87,7 @@ class OarlockPeer:
                 held[:] = [called(*operands)]
                 ol.synchronize(self._device)
 
-        return Call(run, lambda: as_list(held[0]), "jitted" if jit is not None else "recorded")
+        return Call(run, lambda: as_list(held[0]), "jitted" if compiled else "recorded")
 
     def prepare_model(self, path: Path, arrays: Mapping[str, Array]) -> Call:
         from oarlock_onnx import load
