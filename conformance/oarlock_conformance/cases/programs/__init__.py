@@ -17,7 +17,7 @@ from oarlock_conformance.cases.programs.register import CASES, Stage
 
 __all__ = ["plan", "run"]
 
-for _name in ("plans", "memory", "arrays", "threads", "devices", "lifetime"):
+for _name in ("plans", "memory", "arrays", "threads", "devices", "lifetime", "networks"):
     importlib.import_module(f"{__name__}.{_name}")
 
 
