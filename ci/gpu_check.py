@@ -1,6 +1,7 @@
 """Checks the cuda adapter on a machine with an NVIDIA GPU and no network: certificate, tables, all in under 8 minutes.
 
-    ci/gpu_check --prepare FOLDER       with a network: wheels, models and this script, to be carried over (minutes)
+    ci/gpu_check --prepare FOLDER       with a network: wheels, models and this script, to be carried over (minutes);
+                                        --cublas: cuBLAS too, 424 MiB
     FOLDER/gpu_check [--output OUT]     with a GPU: installs from FOLDER, certifies at the quick setting, measures
     ci/gpu_check --plan                 the steps and what each may take
 
@@ -33,6 +34,7 @@ TOTAL_S = 470
 """Seconds for all steps together."""
 _CARRIED = ("gpu_check", "gpu_check.py", "gpu_bench.py")
 _EXTRAS = "cuda,onnx,certify"
+_CUBLAS = "nvidia-cublas"
 _ABOUT = "about.json"
 _FETCH = """
 from oarlock_conformance.models.fetch import fetch
@@ -63,7 +65,8 @@ class Step:
 
 def _install(carried: Path, output: Path) -> list[str]:
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index"]
-    return [*pip, "--find-links", str(carried / "wheels"), "--target", str(output / "site"), f"oarlock[{_EXTRAS}]"]
+    names = [f"oarlock[{_EXTRAS}]", *([_CUBLAS] if list((carried / "wheels").glob("nvidia_cublas-*.whl")) else [])]
+    return [*pip, "--find-links", str(carried / "wheels"), "--target", str(output / "site"), *names]
 
 
 def _oarlock(*words: str) -> list[str]:
@@ -72,7 +75,7 @@ def _oarlock(*words: str) -> list[str]:
 
 STEPS = (
     Step("install", "Oarlock, pycuda and NVRTC from the carried wheels", 70, _install, needed=True),
-    Step("doctor", "what Oarlock says of the adapter and its devices", 20, lambda c, o: _oarlock("doctor")),
+    Step("doctor", "what Oarlock says of the adapter and its devices", 20, lambda c, o: _oarlock("doctor", "cuda")),
     Step(
         "certify", "oarlock certify cuda --quick: every level, the models from the carried files", 290,
         lambda c, o: _oarlock(
@@ -195,8 +198,8 @@ def write_summary(output: Path, ended: Sequence[Ended]) -> None:
 # --- on the machine with the network ----------------------------------------------------------------------------------
 
 
-def prepare(folder: Path) -> None:
-    """Fill ``folder`` with all that ``check`` needs, and say how large it is. Raises Trouble for what fails."""
+def prepare(folder: Path, cublas: bool = False) -> None:
+    """Fill ``folder`` with all that ``check`` needs, and cuBLAS if asked. Raises Trouble for what fails."""
     root = HERE.parent
     wheels = folder / "wheels"
     wheels.mkdir(parents=True, exist_ok=True)
@@ -204,7 +207,7 @@ def prepare(folder: Path) -> None:
     _run("Oarlock's wheel", [*pip, "wheel", "--quiet", "--no-deps", "-w", str(wheels), str(root)])
     _pycuda(root, folder, wheels)
     (wheel,) = wheels.glob("oarlock-*.whl")
-    wanted = [f"{wheel}[{_EXTRAS}]"]
+    wanted = [f"{wheel}[{_EXTRAS}]", *([_CUBLAS] if cublas else [])]
     _run("the wheels it needs", [*pip, "wheel", "--quiet", "-w", str(wheels), "--find-links", str(wheels), *wanted])
     environment = {**os.environ, "OARLOCK_CACHE_DIR": str(folder / "cache")}
     with tempfile.TemporaryDirectory() as site:
@@ -250,6 +253,7 @@ def main(given: Sequence[str] | None = None) -> int:
     """The command."""
     parser = argparse.ArgumentParser(prog="gpu_check", description=str(__doc__).partition("\n")[0])
     parser.add_argument("--prepare", type=Path, metavar="FOLDER", help="fill FOLDER; needs a network and no GPU")
+    parser.add_argument("--cublas", action="store_true", help="with --prepare: carry cuBLAS too")
     parser.add_argument("--carried", type=Path, default=HERE, metavar="FOLDER", help="what --prepare filled")
     parser.add_argument("--output", type=Path, default=Path("gpu-check"), metavar="OUT", help="where results go")
     parser.add_argument("--plan", action="store_true", help="print the steps, and stop")
@@ -259,7 +263,7 @@ def main(given: Sequence[str] | None = None) -> int:
         return 0
     try:
         if asked.prepare is not None:
-            prepare(asked.prepare.resolve())
+            prepare(asked.prepare.resolve(), asked.cublas)
             return 0
         print(f"{device_count()} CUDA devices", flush=True)
     except Trouble as trouble:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pycuda.driver as cuda
 
-__all__ = ["call", "current_context", "leave_context", "refused"]
+__all__ = ["call", "leave_context", "refused"]
 
 
 @cache
@@ -28,13 +28,6 @@ def call(name: str, *arguments: Any) -> None:
         text = ctypes.c_char_p()
         refused("cuGetErrorString", status, ctypes.byref(text))
         raise cuda.Error(f"{name} failed: {(text.value or b'unknown error').decode()}")
-
-
-def current_context() -> ctypes.c_void_p:
-    """The handle of the context that is current in this thread."""
-    handle = ctypes.c_void_p()
-    call("cuCtxGetCurrent", ctypes.byref(handle))
-    return handle
 
 
 def leave_context(context: Any) -> None:

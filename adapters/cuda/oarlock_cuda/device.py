@@ -13,15 +13,17 @@ from oarlock.hal import DeviceInfo, Driver
 from oarlock.target import Limits, Target
 from oarlock_cuda import bare, compiler
 from oarlock_cuda.graph import Graphs
+from oarlock_cuda.operators import Operators, load_cublas
 from oarlock_cuda.target import target_for
 
 __all__ = ["CudaDriver", "device_count", "info_of", "open_driver", "target_of"]
 
 _CLOSE_S = 5.0
 _NO_DEVICE = "no CUDA-capable device"
+_CAPABILITIES = frozenset({"address", "elapsed_time", "fill", "memory_info", "peer_copy", "pinned", "plans", "streams"})
 
 
-class CudaDriver(Graphs, Driver):
+class CudaDriver(Graphs, Operators, Driver):
     """One open device, in its primary context, which other libraries of the process share."""
 
     def close(self) -> None:
@@ -43,6 +45,7 @@ class CudaDriver(Graphs, Driver):
                 self.synchronize(handle, until - time.monotonic())
 
     def _drop_all(self) -> None:
+        self.drop_library()
         for address in list(self.pinned):
             self.unlock(address)
         for handle in [handle for handle in self.live if handle is not None]:
@@ -88,18 +91,16 @@ def open_driver(index: int) -> CudaDriver:
 
 def info_of(index: int) -> DeviceInfo:
     """Device ``index`` as the core sees it."""
-    device = cuda.Device(index)
+    device, (library, note) = cuda.Device(index), load_cublas()
     return DeviceInfo(
         name=device.name(),
         vendor="NVIDIA",
         driver=f"CUDA driver {cuda.get_driver_version() // 1000}.{cuda.get_driver_version() % 1000 // 10}",
         memory=device.total_memory(),
         target=target_of(device),
-        capabilities=frozenset(
-            {"address", "elapsed_time", "fill", "memory_info", "peer_copy", "pinned", "plans", "streams"}
-        ),
+        capabilities=_CAPABILITIES | ({"operators"} if library else set()),
         failure_scope="device",
-        notes=("float16 and bfloat16 stored, computed as float32",),
+        notes=("float16 and bfloat16 stored, computed as float32", note),
     )
 
 

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pycuda.driver as cuda
 
-from oarlock.errors import OutOfMemoryError
 from oarlock.hal import Handle
 from oarlock_cuda import bare
 from oarlock_cuda.stream import Streams
@@ -35,11 +34,7 @@ class Memory(Streams):
         self.unpinned: deque[int] = deque()
 
     def allocate(self, nbytes: int) -> Handle:
-        try:
-            return self.keep(self.call("allocate", cuda.mem_alloc, nbytes))
-        except OutOfMemoryError as error:
-            free, total = self.memory_info()
-            raise OutOfMemoryError(f"{nbytes} bytes asked, {free} of {total} free") from error
+        return self.keep(self.call("allocate", cuda.mem_alloc, nbytes))
 
     def free(self, handle: Handle) -> None:
         self.drop("free", handle)
@@ -63,8 +58,8 @@ class Memory(Streams):
         self, stream: Handle | None, dst: Handle, dst_offset: int, peer: Any, src: Handle, src_offset: int, nbytes: int
     ) -> None:
         """Copy from another CUDA device, in stream order (capability ``peer_copy``). pycuda's swaps the contexts."""
-        to = ctypes.c_uint64(int(self.get(dst)) + dst_offset), self.context_handle
-        begin = ctypes.c_uint64(int(peer.get(src)) + src_offset), peer.context_handle
+        to = ctypes.c_uint64(int(self.get(dst)) + dst_offset), ctypes.c_void_p(self.context.handle)
+        begin = ctypes.c_uint64(int(peer.get(src)) + src_offset), ctypes.c_void_p(peer.context.handle)
         lane = ctypes.c_void_p(self.get(stream).handle)
         self.call("peer copy", bare.call, "cuMemcpyPeerAsync", *to, *begin, ctypes.c_size_t(nbytes), lane)
 

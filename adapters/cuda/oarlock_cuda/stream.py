@@ -16,7 +16,6 @@ import pycuda.driver as cuda
 from oarlock.errors import DeviceError, DeviceLostError, DeviceTimeoutError, OarlockError, OutOfMemoryError
 from oarlock.hal import Handle
 from oarlock.target import Target
-from oarlock_cuda import bare
 
 __all__ = ["Streams"]
 
@@ -37,7 +36,6 @@ class Streams:
         self.lost: str | None = None
         self.latest: deque[str] = deque(maxlen=_TOLD)
         self.live: dict[Handle | None, Any] = {}
-        self.context_handle = self.call("open", bare.current_context)
         self.live[None] = self.call("open", cuda.Stream, _NON_BLOCKING)
 
     def call(
@@ -76,13 +74,10 @@ class Streams:
 
     def get(self, handle: Handle | None) -> Any:
         """What a handle stands for."""
-        if handle not in self.live:
-            raise DeviceError(f"{handle!r} is nothing of this device's: given back before, or of another one")
         return self.live[handle]
 
     def drop(self, what: str, handle: Handle) -> None:
         """Give back what a handle stands for."""
-        self.get(handle)
         self.call(what, self.live.__delitem__, handle)
 
     def synchronize(self, stream: Handle | None, timeout_s: float) -> None:

@@ -36,8 +36,18 @@ SURFACES: dict[str, tuple[str, str]] = {
     "plans": ("runtime", "plan.*"),
     "rounding": ("operators", "rounding.*"),
     "elementary": ("operators", "exp/*"),
+    "limits": ("runtime", "claims.limits/*"),
+    "contexts": ("runtime", "devices.*"),
+    "end": ("runtime", "life.exit/*"),
+    "warps": ("operators", "reduce_sum/*"),
+    "products": ("operators", "dot_general/*"),
+    "halves": ("operators", "dot_general/float16/*"),
 }
 """Level and pattern of the cases that look at one thing."""
+_FULL = ("halves",)
+"""Surfaces of which the quick setting has too few cases."""
+_LIBRARY = ("products", "halves")
+"""Surfaces of cuBLAS, which is given the cases' small products too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +87,15 @@ FAULTS: dict[str, Fault] = {
     "graph_last_step": Fault("plans", "a graph lacks its last step"),
     "graph_update_nothing": Fault("plans", "updating a graph changes nothing"),
     "graph_other_stream": Fault("plans", "a graph runs on another stream than it was given to"),
+    "attribute_shared": Fault("limits", "the device reports more shared memory than a block may have"),
+    "context_other": Fault("contexts", "every device gives the first one's context"),
+    "close_prints": Fault("end", "the driver prints when a context is released"),
+    "exit_crashes": Fault("end", "the process crashes when the driver is unloaded"),
+    "compile_shuffle": Fault("warps", "lanes of a warp exchange nothing"),
+    "product_tf32": Fault("products", "cuBLAS rounds float32 to TF32's 10 bits of mantissa"),
+    "product_half_sums": Fault("halves", "cuBLAS sums float16 in float16"),
+    "product_other_stream": Fault("products", "cuBLAS works on another stream than it was given"),
+    "product_transposed": Fault("halves", "cuBLAS reads a transposed operand as it lies"),
     "compile_contract": Fault("rounding", "NVRTC joins products and sums though it was told not to"),
     "compile_fast_math": Fault("elementary", "NVRTC reorders sums, and takes it that there is no NaN"),
 }
@@ -99,8 +118,12 @@ def trial(variables: Mapping[str, str], surface: str, fault: str = "") -> Caught
         planted = {"OARLOCK_CUDA_SIM_FAULT": fault, "OARLOCK_CUDA_SIM_REACHED": str(reached)} if fault else {}
         if fault.startswith("compile_"):
             planted["OARLOCK_CACHE_DIR"] = str(Path(name) / "cache")  # or nothing would be compiled
+        if surface in _LIBRARY:
+            every = Path(__file__).parent / "every_product"
+            planted["PYTHONPATH"] = os.pathsep.join((str(every), variables["PYTHONPATH"]))
         command = (
-            *("-c", "import sys; from oarlock.cli import main; sys.exit(main())", "certify", "cuda:0", "--quick"),
+            *("-c", "import sys; from oarlock.cli import main; sys.exit(main())", "certify", "cuda:0"),
+            *(() if surface in _FULL else ("--quick",)),
             *("--level", level, "--only", pattern, "--jobs", "1", "--deadline", "25", "--report", name, "--json"),
         )
         done = subprocess.run(

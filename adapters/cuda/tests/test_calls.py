@@ -148,12 +148,8 @@ def test_peer_copy_names_both_contexts(child: Child) -> None:
         there.driver.synchronize(None, 5)
         here.driver.copy_peer(None, x, 4, there.driver, y, 8, 16)
         print(here.get(x, 8).tolist())
-        try:
-            here.driver.copy_peer(None, x, 0, here.driver, y, 0, 16)
-        except Exception as error:
-            print(type(error).__name__)
     """
-    assert told(child(code)).splitlines() == ["[0.0, 2.0, 3.0, 4.0, 5.0, 0.0, 0.0, 0.0]", "DeviceError"]
+    assert told(child(code)) == "[0.0, 2.0, 3.0, 4.0, 5.0, 0.0, 0.0, 0.0]"
 
 
 def test_hanging_device_is_left_alone_by_close_and_by_exit(child: Child) -> None:

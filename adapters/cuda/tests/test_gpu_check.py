@@ -55,6 +55,13 @@ def test_commands_name_what_was_carried(script: ModuleType, tmp_path: Path) -> N
     assert all((ROOT / "ci" / name).is_file() for name in script._CARRIED)
 
 
+def test_cublas_is_installed_where_it_was_carried(script: ModuleType, tmp_path: Path) -> None:
+    assert "nvidia-cublas" not in script._install(tmp_path, tmp_path)
+    (tmp_path / "wheels").mkdir()
+    (tmp_path / "wheels" / "nvidia_cublas-13.10.0.20-py3-none-any.whl").touch()
+    assert script._install(tmp_path, tmp_path)[-1] == "nvidia-cublas"
+
+
 def test_a_machine_without_a_gpu_is_told_so(script: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     try:
         script.device_count()
@@ -120,3 +127,4 @@ def test_kernels_are_timed_on_any_device(tmp_path: Path) -> None:
     found = json.loads((tmp_path / "bench.json").read_text())
     assert len(found["rows"]) == 7 and all(row["oarlock_s"] > 0 for row in found["rows"])
     assert "GB/s" in (tmp_path / "bench.md").read_text()
+    assert [row["name"] for row in found["rows"] if "generated_s" in row] == ["product", "product, float16"]

@@ -26,7 +26,8 @@ PYCUDA = "pycuda==2026.1"
 _SOURCES = tuple(sorted(path.name for path in HERE.iterdir() if path.suffix in (".cpp", ".h", ".py")))
 _DRIVER = tuple(HERE / f"{name}.cpp" for name in ("devices", "graphs", "memory", "modules", "streams"))
 _FLAGS = ("-std=c++17", "-O2", "-fPIC")
-_WHEEL = "nvidia_cuda_nvrtc-0.0.0.dist-info"
+_LIBRARIES = {"nvidia-cuda-nvrtc": "libnvrtc.so.13", "nvidia-cublas": "libcublas.so.13"}
+"""What NVIDIA has wheels of, and the library of each that the adapter loads."""
 
 
 class BuildError(Exception):
@@ -68,6 +69,8 @@ def _build(made: Path) -> None:
         (module,) = (parts / "site" / "pycuda").glob("_driver*.so")
         _driver(work, parts / "lib" / "libcuda.so.1", module, include)
         _run("g++", *_FLAGS, "-shared", "-o", parts / "lib" / "libnvrtc.so.13", HERE / "nvrtc.cpp", "-ldl")
+        cublas = (f"-I{include}", HERE / "cublas.cpp", "-L", parts / "lib", "-l:libcuda.so.1", "-Wl,-rpath,$ORIGIN")
+        _run("g++", *_FLAGS, "-O3", "-shared", "-o", parts / "lib" / "libcublas.so.13", *cublas)
         for header in ("device.h", "positions.h"):
             shutil.copy(HERE / header, parts / "lib")
         _announce(parts)
@@ -135,11 +138,12 @@ def _symbols(*asked: Path | str) -> set[str]:
 
 
 def _announce(parts: Path) -> None:
-    """Metadata by which the adapter finds the simulated NVRTC as it finds the one in NVIDIA's wheel."""
-    info = parts / "site" / _WHEEL
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: nvidia-cuda-nvrtc\nVersion: 0.0.0\n")
-    (info / "RECORD").write_text("../lib/libnvrtc.so.13,,\n")
+    """Metadata by which the adapter finds the simulated libraries as it finds those in NVIDIA's wheels."""
+    for wheel, library in _LIBRARIES.items():
+        info = parts / "site" / f"{wheel.replace('-', '_')}-0.0.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {wheel}\nVersion: 0.0.0\n")
+        (info / "RECORD").write_text(f"../lib/{library},,\n")
 
 
 def _run(*command: Path | str, cwd: Path | None = None, **variables: str) -> str:

@@ -45,6 +45,9 @@ static inline unsigned sim_thread() {
 static inline void __syncwarp(unsigned mask = 0xffffffffu) { sim_state.meet(mask); }
 // What lane ``from`` of the own warp has for ``value``; lanes beyond the block keep their own.
 template <typename T> static T sim_exchange(unsigned mask, T value, unsigned from) {
+#ifdef SIM_SHUFFLES_NOTHING
+    return value;
+#endif
     static_assert(sizeof(T) <= 16, "a lane exchanges 16 bytes at most");
     const unsigned own = sim_thread(), first = own - own % sim_state.warp_size;
     memcpy(sim_state.slot(own), &value, sizeof value);

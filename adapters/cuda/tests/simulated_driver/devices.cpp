@@ -51,6 +51,9 @@ CUresult need_context() {
     return CUresult(current()->error.load());
 }
 bool is_started() { return started; }
+__attribute__((destructor)) static void unload() {
+    if (started && fault("exit_crashes")) std::abort();
+}
 
 extern "C" {
 
@@ -93,7 +96,9 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice
         case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X: *value = 2147483647; break;
         case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y:
         case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z: *value = 65535; break;
-        case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK: *value = MAX_SHARED; break;
+        case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK: 
+            *value = fault("attribute_shared") ? 4 * MAX_SHARED : MAX_SHARED;
+            break;
         case CU_DEVICE_ATTRIBUTE_WARP_SIZE: *value = int(setting("WARP", 32)); break;
         case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = capability() / 10; break;
         case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = capability() % 10; break;
@@ -113,7 +118,7 @@ CUresult cuGetErrorString(CUresult code, const char **text) {
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
     if (device < 0 || device >= devices()) return CUDA_ERROR_INVALID_DEVICE;
-    Context *c = context_of(device);
+    Context *c = context_of(device && fault("context_other") ? 0 : device);
     c->users++;
     *context = reinterpret_cast<CUcontext>(c);
     return CUDA_SUCCESS;
@@ -121,6 +126,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
 CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
     Context *c = context_of(device);
     if (c->users <= 0) return CUDA_ERROR_INVALID_CONTEXT;
+    if (fault("close_prints")) std::fprintf(stderr, "context %d is released\n", device);
     if (--c->users > 0) return CUDA_SUCCESS;
     std::set<Stream *> ended;
     {

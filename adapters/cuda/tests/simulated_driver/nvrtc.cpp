@@ -164,6 +164,7 @@ int nvrtcCompileProgram(void *handle, int count, const char *const *options) {
     std::string command = "cd " + at + " && g++ -x c++ -std=c++17 -O1 -fno-exceptions -fno-rtti -fwrapv -fno-math-errno "
                           "-fno-strict-aliasing -march=native -fvisibility=hidden -fPIC -w -Wno-narrowing ";
     command += fault("compile_contract") ? "-O2 -ffp-contract=fast " : "-ffp-contract=off ";
+    if (fault("compile_shuffle")) command += "-DSIM_SHUFFLES_NOTHING ";
     if (fault("compile_fast_math")) command += "-O2 -ffast-math ";
     if (is_checked()) command += "-fsanitize=alignment -fsanitize-undefined-trap-on-error ";
     command += "-c -o k.o kernels.cu > log.txt 2>&1 && ld -shared -o k.so k.o >> log.txt 2>&1";  // g++ would link slowly
