@@ -23,6 +23,7 @@ from oarlock.codegen.lower.vectors import each_element, multiple, widest
 from oarlock.codegen.values import shape_of
 from oarlock.dtypes import DType
 from oarlock.ir import Value
+from oarlock.ir.extents import known
 from oarlock.ops import tensor
 from oarlock.target import Target
 
@@ -67,7 +68,7 @@ class _Attention:
         self.row_dims, self.column_dims = range(batch, batch + rows), range(batch + rows, len(self.shape))
         self.dtype = tensor(self.v).dtype
         self.lanes = vector_lanes(target, self.dtype)
-        self.rows, self.width = shape_of(self.q)[-1], shape_of(self.v)[-1]
+        self.rows, self.width = known(shape_of(self.q)[-1]), known(shape_of(self.v)[-1])
         self.stretch = max(KEYS_OF_THREAD if target.has_threads else KEYS, self.width)
         self.panels = shape_of(self.v)[-3]
         b = self.e.b
