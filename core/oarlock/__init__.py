@@ -126,6 +126,7 @@ if TYPE_CHECKING:
     )
     from oarlock.program.host import host_operations
     from oarlock.program.indexing import take, take_along_axis
+    from oarlock.program.jit import jit
     from oarlock.program.linear import matmul, outer, tensordot, vecdot
     from oarlock.program.manipulation import (
         broadcast_arrays,
@@ -177,7 +178,7 @@ __all__ = [
     "empty_like", "equal", "erf", "errors", "exp", "exp2", "expand_dims", "expm1", "eye", "finfo", "flip", "float16",
     "float32", "float64", "floor", "floor_divide", "fmod", "from_dlpack", "full", "full_like", "gelu", "get_include",
     "greater", "greater_equal", "host_operations", "hypot", "iinfo", "imag", "inf", "int16", "int32", "int64", "int8",
-    "isdtype", "isfinite", "isinf", "isnan", "layer_norm", "less", "less_equal", "linspace", "log", "log10", "log1p",
+    "isdtype", "isfinite", "isinf", "isnan", "jit", "layer_norm", "less", "less_equal", "linspace", "log", "log10", "log1p",
     "log2", "log_softmax", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "matmul",
     "matrix_transpose", "max", "maximum", "mean", "meshgrid", "min", "minimum", "moveaxis", "multiply", "nan",
     "negative", "newaxis", "nextafter", "nonzero", "not_equal", "ones", "ones_like", "outer", "permute_dims", "pi",
@@ -218,6 +219,7 @@ _HOMES: dict[str, str] = {
     ),
     "oarlock.program.host": "host_operations",
     "oarlock.program.indexing": "take take_along_axis",
+    "oarlock.program.jit": "jit",
     "oarlock.program.linear": "matmul outer tensordot vecdot",
     "oarlock.program.manipulation": (
         "broadcast_arrays broadcast_to concat expand_dims flip matrix_transpose moveaxis permute_dims repeat "

@@ -26,6 +26,7 @@ __all__ = ["Access", "BufferArgument", "Executable", "KernelSignature", "ScalarF
 Access = Literal["read", "write", "both"]
 
 _FORMATS = {"int32": "i", "uint32": "I", "float32": "f", "int64": "q", "uint64": "Q", "float64": "d"}
+_PACKERS = {name: struct.Struct("<" + letter) for name, letter in _FORMATS.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class KernelSignature:
         for position, field in enumerate(self.scalars):
             value = values[field.name] if isinstance(values, Mapping) else values[position]
             try:
-                struct.pack_into("<" + _FORMATS[field.dtype.name], block, field.offset, value)
+                _PACKERS[field.dtype.name].pack_into(block, field.offset, value)
             except (struct.error, OverflowError) as error:
                 raise BoundsError(f"kernel {self.name}: scalar {field.name}={value} is no {field.dtype}") from error
         return bytes(block)
@@ -74,13 +75,13 @@ class KernelSignature:
         """(offset in the scalar block, bytes) of scalar ``position`` holding ``value``."""
         field = self.scalars[position]
         try:
-            return field.offset, struct.pack("<" + _FORMATS[field.dtype.name], value)
-        except struct.error as error:
+            return field.offset, _PACKERS[field.dtype.name].pack(value)
+        except (struct.error, OverflowError) as error:
             raise BoundsError(f"kernel {self.name}: scalar {field.name}={value} is no {field.dtype}") from error
 
     def unpack(self, block: bytes) -> dict[str, int | float]:
         """The named values in a scalar block."""
-        return {f.name: struct.unpack_from("<" + _FORMATS[f.dtype.name], block, f.offset)[0] for f in self.scalars}
+        return {f.name: _PACKERS[f.dtype.name].unpack_from(block, f.offset)[0] for f in self.scalars}
 
 
 @dataclass(frozen=True, slots=True)

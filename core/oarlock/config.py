@@ -33,6 +33,8 @@ class Config:
     """Deadline of a driver call, in seconds; 0 turns the watchdog off (``OARLOCK_WATCHDOG_S``)."""
     communication_s: float = 120.0
     """How long a rank of a group waits for the others in one call, in seconds (``OARLOCK_COMMUNICATION_S``)."""
+    tuned: bool = True
+    """Whether measured schedules are used where there are some, rather than the rules alone (``OARLOCK_TUNED``)."""
     threads: int = 0
     """Host threads for kernels; 0: one per core that the process may use (``OARLOCK_THREADS``)."""
 
@@ -77,6 +79,7 @@ def _load() -> Config:
         verify=_flag("OARLOCK_VERIFY", False),
         watchdog_s=_number("OARLOCK_WATCHDOG_S", 300.0),
         communication_s=_number("OARLOCK_COMMUNICATION_S", 120.0),
+        tuned=_flag("OARLOCK_TUNED", True),
         threads=int(_number("OARLOCK_THREADS", 0)),
     )
 

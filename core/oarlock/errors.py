@@ -21,11 +21,13 @@ OarlockError
 ├── UnsupportedError          the target cannot do it, or it is not there yet (also a NotImplementedError)
 ├── ShapeError                shapes do not fit (also a ValueError)
 ├── DTypeError                data types do not fit (also a TypeError)
+├── TraceError                a traced function did what only values allow (also a RuntimeError)
 ├── BoundsError               an offset or index outside its range (also an IndexError)
 ├── IRError                   the representation is broken
 │   ├── VerifyError           an operation breaks a rule
 │   └── ParseError            text or JSON is not valid IR
-└── ModelError                a model file is broken or uses what is not supported
+├── ModelError                a model file is broken or uses what is not supported
+└── TuningError               the database of measured schedules cannot be used
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ __all__ = [
     "DTypeError", "DeviceError", "DeviceLostError", "DeviceNotFoundError", "DeviceTimeoutError",
     "DuplicatePluginError", "ForkedProcessError", "IRError", "LaunchError", "MismatchError", "ModelError",
     "OarlockError", "OutOfMemoryError", "ParseError", "PluginError", "RankLostError", "RankTimeoutError", "ShapeError",
-    "UnsupportedError", "VerifyError",
+    "TraceError", "TuningError", "UnsupportedError", "VerifyError",
 ]  # fmt: skip
 
 
@@ -141,6 +143,10 @@ class DTypeError(OarlockError, TypeError):
     """Data types do not fit together."""
 
 
+class TraceError(OarlockError, RuntimeError):
+    """A function that ``ol.jit`` traces asked for a value, or one of its tensors was used outside."""
+
+
 class BoundsError(OarlockError, IndexError):
     """An offset or index lies outside its range."""
 
@@ -159,3 +165,7 @@ class ParseError(IRError):
 
 class ModelError(OarlockError):
     """A model file is broken, or uses what is not supported."""
+
+
+class TuningError(OarlockError):
+    """The database of measured schedules cannot be used; the message names the file."""

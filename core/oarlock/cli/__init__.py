@@ -32,6 +32,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("devices", "oarlock.cli.devices", "list the devices there are, and why others are missing"),
     Command("run", "oarlock.cli.run", "run a model file on a device, and compare its outputs"),
     Command("inspect", "oarlock.cli.inspect", "show what each stage of the compiler makes of a model"),
+    Command("tune", "oarlock.cli.tune", "search faster schedules for a model's kernels by measuring, and keep them"),
     Command("certify", "oarlock.cli.certify", "run the conformance suite on a device, and write its certificate"),
     Command("verify", "oarlock.cli.verify", "check a certificate again: hashes, files, device, a sample of cases"),
     Command("compare", "oarlock.cli.compare", "say what got better or worse from one certificate to another"),

@@ -28,7 +28,7 @@ from oarlock.ir.verify import verify
 from oarlock.registry.compiler import all_passes, context, plugin_passes
 from oarlock.transforms import choose_passes
 
-__all__ = ["add_arguments", "open_program", "run"]
+__all__ = ["add_arguments", "open_parameterised", "open_program", "run"]
 
 _STAGES = ("array", "fused", "kernel", "source", "plan")
 _SUFFIXES = (".txt", ".json")
@@ -138,15 +138,22 @@ def open_program(path: Path, shapes: list[str]) -> Operation:
 
     A model is imported for random inputs. Raises ModelError or UnsupportedError with one clear line.
     """
+    return open_parameterised(path, shapes)[0]
+
+
+def open_parameterised(path: Path, shapes: list[str]) -> tuple[Operation, int]:
+    """``open_program``, and how many of the first arguments are parameters: the same in every run."""
+    parameters = 0
     if path.suffix.lower() in _SUFFIXES:
         if shapes:
             raise ModelError(f"--shape: the shapes in {path.name} are fixed; edit the file, or give a model")
         function = _read_ir(path)
     else:
         model = read_model(path)
-        function = model.session("interpret").prepare(random_inputs(model, shapes)).function
+        run = model.session("interpret").prepare(random_inputs(model, shapes))
+        function, parameters = run.function, run.parameters
     _check(function, path)
-    return function
+    return function, parameters
 
 
 def _read_ir(path: Path) -> Operation:

@@ -32,6 +32,7 @@ from oarlock.errors import ModelError, PluginError
 from oarlock.ir import Operation
 from oarlock.plugin import Importer
 from oarlock.registry import load, names
+from oarlock.runtime.profile import LaunchSpan, profiled
 
 __all__ = ["Model", "add_arguments", "random_inputs", "read_model", "run"]
 
@@ -45,6 +46,11 @@ class Run(Protocol):
     @property
     def function(self) -> Operation:
         """The program."""
+        ...
+
+    @property
+    def parameters(self) -> int:
+        """How many of its first arguments are the same in every run."""
         ...
 
     def execute(self) -> None: ...
@@ -124,13 +130,13 @@ def run(arguments: argparse.Namespace) -> int:
             model = read_model(arguments.model)
         inputs, expected = _inputs(arguments, model)
         session = model.session(arguments.device, spans.compiling, spans)
-        outcome = _execute(session, inputs, expected, arguments.repeat, tolerance)
+        outcome, launches = _execute(session, inputs, expected, arguments, tolerance)
     finally:
         spans.clear()
     if arguments.output is not None:
         write_npz(arguments.output, outcome.outputs)
     if arguments.profile is not None:
-        _write_trace(spans, arguments)
+        _write_trace(spans, launches, arguments)
     if arguments.json:
         print(json.dumps(_as_json(arguments, outcome, spans), indent=2))
     else:
@@ -185,13 +191,23 @@ def random_inputs(model: Model, given: Sequence[str], seed: int = 0) -> dict[str
 
 
 def _execute(
-    session: Session, inputs: Mapping[str, Array], expected: Mapping[str, Array], repeat: int, tolerance: Tolerance
-) -> _Outcome:
+    session: Session,
+    inputs: Mapping[str, Array],
+    expected: Mapping[str, Array],
+    arguments: argparse.Namespace,
+    tolerance: Tolerance,
+) -> tuple[_Outcome, Sequence[LaunchSpan]]:
+    """What the runs gave; with ``--profile`` one more, whose launches are noted, for that takes time."""
     prepared = session.prepare(inputs)
     first = _timed(prepared)
-    times = tuple(_timed(prepared) for _ in range(repeat))
+    times = tuple(_timed(prepared) for _ in range(arguments.repeat))
+    launches: Sequence[LaunchSpan] = ()
+    if arguments.profile is not None:
+        with profiled() as profile:
+            prepared.execute()
+        launches = profile.spans()
     outputs = prepared.outputs()
-    return _Outcome(outputs, first, times, tuple(compare(outputs, expected, tolerance)))
+    return _Outcome(outputs, first, times, tuple(compare(outputs, expected, tolerance))), launches
 
 
 def _timed(prepared: Run) -> float:
@@ -211,9 +227,9 @@ def _tolerance(text: str) -> Tolerance:
     return Tolerance(numbers[0], numbers[1] if len(numbers) == 2 else 0.0)
 
 
-def _write_trace(spans: Spans, arguments: argparse.Namespace) -> None:
+def _write_trace(spans: Spans, launches: Sequence[LaunchSpan], arguments: argparse.Namespace) -> None:
     try:
-        spans.write(arguments.profile, {"model": str(arguments.model), "device": arguments.device})
+        spans.write(arguments.profile, {"model": str(arguments.model), "device": arguments.device}, launches)
     except OSError as error:
         raise ModelError(f"{arguments.profile}: cannot write it: {error.strerror}") from error
 

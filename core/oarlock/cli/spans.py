@@ -1,4 +1,4 @@
-"""Spans of host time: progress on standard error while they run, and a Chrome trace of them afterwards."""
+"""Spans of host time: progress on standard error while they run, and a Chrome trace with the device's afterwards."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from oarlock.runtime.profile import LaunchSpan
 
 __all__ = ["Span", "Spans"]
 
@@ -87,22 +89,43 @@ class Spans:
         sys.stderr.flush()
         self._drawn = True
 
-    def write(self, path: Path, about: dict[str, str]) -> None:
-        """Write a trace that chrome://tracing and Perfetto read; times are in microseconds."""
-        threads = {thread: number for number, thread in enumerate(dict.fromkeys(s.thread for s in self.spans))}
-        events: list[dict[str, Any]] = [
-            {"name": "process_name", "ph": "M", "pid": 1, "args": {"name": "oarlock run"}},
-            *(
-                {
-                    "name": span.name,
-                    "cat": "host",
-                    "ph": "X",
-                    "ts": span.start_s * 1e6,
-                    "dur": span.seconds * 1e6,
-                    "pid": 1,
-                    "tid": threads[span.thread],
-                }
-                for span in self.spans
-            ),
+    def write(self, path: Path, about: dict[str, str], launches: Sequence[LaunchSpan] = ()) -> None:
+        """Write a trace that chrome://tracing and Perfetto read; times are in microseconds.
+
+        The host is process 1, each device a process with a thread for each stream. An arrow leads from where a launch
+        was submitted to where the device worked at it.
+        """
+        known = dict.fromkeys([*(span.thread for span in self.spans), *(span.thread for span in launches)])
+        threads = {thread: number for number, thread in enumerate(known)}
+        events = [_named("process_name", 1, 0, "oarlock run")]
+        events += [
+            _complete(span.name, "host", 1, threads[span.thread], span.start_s, span.seconds, {}) for span in self.spans
         ]
+        devices = {name: 2 + number for number, name in enumerate(dict.fromkeys(span.device for span in launches))}
+        events += [_named("process_name", pid, 0, name) for name, pid in devices.items()]
+        for device, stream in dict.fromkeys((span.device, span.stream) for span in launches):
+            events.append(_named("thread_name", devices[device], stream, f"stream {stream}"))
+        for number, span in enumerate(launches):
+            thread, pid = threads[span.thread], devices[span.device]
+            submitted, start = span.submitted_s - self._began, span.start_s - self._began
+            notes = {"kernel": span.kernel, "clock": span.measured, "launch": number}
+            events.append(_complete(f"submit {span.kernel}", "submit", 1, thread, submitted, span.submission_s, notes))
+            events.append(_complete(span.name, "kernel", pid, span.stream, start, span.seconds, notes))
+            arrow = {"name": "launch", "cat": "launch", "id": number}
+            events.append({**arrow, "ph": "s", "ts": submitted * 1e6, "pid": 1, "tid": thread})
+            events.append({**arrow, "ph": "f", "bp": "e", "ts": start * 1e6, "pid": pid, "tid": span.stream})
         path.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ms", "otherData": about}, indent=1))
+
+
+def _complete(
+    name: str, category: str, pid: int, tid: int, start_s: float, seconds: float, notes: dict[str, Any]
+) -> dict[str, Any]:
+    """An event with a beginning and a length."""
+    return {
+        "name": name, "cat": category, "ph": "X", "ts": start_s * 1e6, "dur": seconds * 1e6, "pid": pid, "tid": tid,
+        "args": notes,
+    }  # fmt: skip
+
+
+def _named(kind: str, pid: int, tid: int, name: str) -> dict[str, Any]:
+    return {"name": kind, "ph": "M", "pid": pid, "tid": tid, "args": {"name": name}}

@@ -25,6 +25,7 @@ from oarlock.ops import tensor
 from oarlock.registry.compiler import all_passes, context
 from oarlock.runtime.library import claims_of
 from oarlock.runtime.plan import Launch, LibraryStep, Plan, Step
+from oarlock.runtime.tuning.known import schedules_of
 
 if TYPE_CHECKING:
     from oarlock.runtime.device import Device
@@ -164,7 +165,8 @@ def _program_data(function: Operation, choice: Choice) -> Any:
 
 
 def _lowered(function: Operation, device: Device, pipeline: Pipeline) -> Lowered:
-    return lower(pipeline.prepare(function, device), device.target, claims_of(device))
+    prepared = pipeline.prepare(function, device)
+    return lower(prepared, device.target, claims_of(device), schedules_of(device))
 
 
 def fused_stage(function: Operation, device: Device, choice: Choice, pipeline: Pipeline = STANDARD) -> Stage:

@@ -9,7 +9,7 @@ what a tile needs lies side by side; a matrix product gets a transposed copy of 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import numpy as np
 
@@ -20,8 +20,10 @@ from oarlock.codegen.lower.anchors import pairs
 from oarlock.codegen.lower.elementwise import identity
 from oarlock.codegen.lower.matrix import matrix_kind
 from oarlock.codegen.lower.radix import digits
+from oarlock.codegen.lower.subject import fixed_values, operator_subject
 from oarlock.codegen.lower.tiling import contiguous_along, tiling
 from oarlock.codegen.packing import pack, pack_convolution
+from oarlock.codegen.schedule import RULES, Choice, put_schedule, schedule_of
 from oarlock.codegen.schedule_dialect import SCHEDULE
 from oarlock.codegen.values import ints, numel, shape_of
 from oarlock.ir import Attribute, Context, Operation, Value
@@ -47,8 +49,19 @@ Claim = Callable[[Operation], object | None]
 """Gives an adapter's own kernel for an operation, or None."""
 
 
-def expand(function: Operation, target: Target, claim: Claim = lambda op: None) -> dict[Operation, object]:
-    """Expand in place; returns the operations that adapters' own kernels run, with these."""
+def expand(
+    function: Operation,
+    target: Target,
+    claim: Claim = lambda op: None,
+    choice: Choice | None = None,
+    fixed: Collection[int] = (),
+) -> dict[Operation, object]:
+    """Expand in place; returns the operations that adapters' own kernels run, with these.
+
+    ``choice`` gives schedules of contractions (None: all as the rules say); ``fixed`` are the positions of arguments
+    that are the same in every run.
+    """
+    still = frozenset() if choice is None else fixed_values(function, fixed)
     context = array_context()
     context.register(SCHEDULE)
     claimed: dict[Operation, object] = {}
@@ -56,11 +69,15 @@ def expand(function: Operation, target: Target, claim: Claim = lambda op: None) 
     for op in list(function.regions[0].block.ops):
         if op.name == "array.dot_general":
             _absorb_transposes(op)
-        kernel = claim(op) if op.name in _CLAIMABLE else None
+        schedule = RULES
+        if choice is not None and op.name in _CLAIMABLE:
+            schedule = choice(operator_subject(op, still))
+        kernel = claim(op) if op.name in _CLAIMABLE and not schedule.form else None
         if kernel is not None:
             claimed[op] = kernel
             _lay_operands(op, context)
             continue
+        put_schedule(op, schedule)
         rule = _RULES.get(op.name)
         values = rule(op, context, target) if rule is not None else None
         if values is not None:
@@ -210,7 +227,9 @@ def _convolution(op: Operation, context: Context, target: Target) -> list[Value]
     elif not contiguous_along(x, len(shape) - 1):
         x = b.create("schedule.copy", (x,)).result
     attributes = {"strides": strides, "dilation": dilation, "groups": op.attributes["groups"]}
-    return [b.create("schedule.convolution", (x, w), attributes, [op.result.type]).result]
+    convolution = b.create("schedule.convolution", (x, w), attributes, [op.result.type])
+    put_schedule(convolution, schedule_of(op))
+    return [convolution.result]
 
 
 def _dot_general(op: Operation, context: Context, target: Target) -> list[Value] | None:
@@ -231,7 +250,10 @@ def _dot_general(op: Operation, context: Context, target: Target) -> list[Value]
     moved = b.create("schedule.copy", (b("transpose", y, permutation=order),)).result
     batch = (pairs(op, "batch")[0], tuple(range(len(by))))
     contract = (cx, tuple(range(len(by), len(by) + len(cy))))
-    return [b("dot_general", x, moved, batch=batch, contract=contract, dtype=tensor(op.result).dtype)]
+    product = b("dot_general", x, moved, batch=batch, contract=contract, dtype=tensor(op.result).dtype)
+    assert product.defining_op is not None
+    put_schedule(product.defining_op, schedule_of(op))
+    return [product]
 
 
 def _absorb_transposes(op: Operation) -> None:

@@ -12,7 +12,7 @@ __all__ = ["REDUCTIONS", "base_of", "is_free", "memory_of", "significant", "thro
 REDUCTIONS = ("array.reduce_sum", "array.reduce_prod", "array.reduce_max", "array.reduce_min")
 _FREE = (
     "array.broadcast", "array.reshape", "array.transpose", "array.slice", "array.reverse", "array.iota",
-    "array.from_scalar",
+    "array.from_scalar", "builtin.number",
 )  # fmt: skip
 
 

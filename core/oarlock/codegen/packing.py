@@ -14,7 +14,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from oarlock.codegen.lower.anchors import accumulator, pairs
-from oarlock.codegen.lower.tiling import contiguous_along
+from oarlock.codegen.lower.tiling import LEAST_COLUMNS, contiguous_along, vector_lanes
+from oarlock.codegen.schedule import put_schedule, schedule_of
 from oarlock.codegen.values import ints, shape_of
 from oarlock.dtypes import DType
 from oarlock.ir import Attribute, Operation, Value
@@ -28,9 +29,13 @@ VECTORS = 2
 LEAST = 32
 """Rows, columns and steps from which on the copies are repaid."""
 LEAST_PIXELS = 16
-"""Channels and pixels from which on those of a convolution are: its weights are mostly fixed and copied once."""
-MOST_TAPS, MOST_PIXELS = 16, 64
-"""Elements of a kernel, and pixels of a result, up to which what the kernel meets is copied side by side."""
+"""Inputs and pixels from which on those of a convolution are: its weights are mostly fixed and copied once."""
+LEAST_OUTPUTS, LEAST_MORE = (32, 64, 192), 128
+"""Outputs from which on the copy of a convolution's image is repaid: where a row of the result is less than one vector,
+less than two, more (tiles of the image as it is then waste less); and how many more where the kernel has several
+elements, with which the image is copied as often."""
+MOST_TAPS = 16
+"""Elements of a kernel up to which what each meets is copied side by side."""
 
 
 def pack(op: Operation, b: ArrayBuilder, target: Target) -> Value | None:
@@ -38,20 +43,24 @@ def pack(op: Operation, b: ArrayBuilder, target: Target) -> Value | None:
     x, y = op.operands
     batch, contract = pairs(op, "batch"), pairs(op, "contract")
     sides = [Side(v, batch[i], contract[i]) for i, v in enumerate((x, y))]
-    if min(sides[0].free, sides[1].free, sides[0].steps) < LEAST:
+    form = schedule_of(op).form
+    if form not in ("", "packed") or (not form and min(sides[0].free, sides[1].free, sides[0].steps) < LEAST):
         return None
     return _product(op, b, target, sides)
 
 
 def pack_convolution(op: Operation, b: ArrayBuilder, target: Target) -> Value | None:
-    """A convolution as a product of packed operands, where its kernel or its result's image is small; else None."""
+    """A convolution as a product of packed operands, where that repays the copy of its image; else None."""
     x, w = op.operands
     outputs, inputs, *kernel = shape_of(w)
     taps, pixels = math.prod(kernel), math.prod(shape_of(op.result)[2:])
-    if op.attributes["groups"] != 1 or min(outputs, inputs, pixels) < LEAST_PIXELS or target.has_threads:
-        return None
     padded = any(sum(p) for p in pairs(op, "padding"))
-    if (taps != 1 or padded) and (taps > MOST_TAPS or pixels > MOST_PIXELS):
+    form = schedule_of(op).form
+    if op.attributes["groups"] != 1 or target.has_threads or form not in ("", "packed"):
+        return None
+    if not form and (min(outputs, inputs, pixels) < LEAST_PIXELS or taps > MOST_TAPS):
+        return None
+    if not form and outputs < _least_outputs(op, target, taps != 1 or padded):
         return None
     if padded:
         zero = b.constant(np.asarray(0), tensor(x).dtype)
@@ -61,6 +70,15 @@ def pack_convolution(op: Operation, b: ArrayBuilder, target: Target) -> Value | 
     image = b("concat", *patches, axis=2) if taps > 1 else patches[0]
     sides = [Side(b("reshape", w, shape=(outputs, inputs, taps)), (), (1, 2)), Side(image, (0,), (1, 2))]
     return _product(op, b, target, sides)
+
+
+def _least_outputs(op: Operation, target: Target, copied: bool) -> int:
+    columns = shape_of(op.result)[-1]
+    if columns < LEAST_COLUMNS:
+        return 0
+    lanes = vector_lanes(target, accumulator("sum", tensor(op.result).dtype))
+    least = LEAST_OUTPUTS[0 if columns < lanes else 1 if columns < 2 * lanes else 2]
+    return least + LEAST_MORE * copied
 
 
 def _tap(op: Operation, b: ArrayBuilder, x: Value, at: Sequence[int]) -> Value:
@@ -84,18 +102,20 @@ def _product(op: Operation, b: ArrayBuilder, target: Target, sides: Sequence[Sid
     if target.has_threads or lanes < 4 or dtype.kind == "bool":
         return None
     left, right = sides
-    rows = packed_rows(target)
+    schedule = schedule_of(op)
+    rows, columns = schedule.rows or packed_rows(target), (schedule.vectors or VECTORS) * lanes
     attributes: dict[str, Attribute] = {
         "batch": len(right.batch),
         "rows": len(left.free_dims),
         "tile": rows,
         "in_place": left.lies_in_rows(dtype),
     }
-    operands = (
-        left.rows(b) if attributes["in_place"] else left.panels(b, rows, dtype),
-        right.panels(b, VECTORS * lanes, dtype),
+    first = left.rows(b) if attributes["in_place"] else left.panels(b, rows, dtype)
+    product = b.create(
+        "schedule.packed_product", (first, right.panels(b, columns, dtype)), attributes, [op.result.type]
     )
-    return b.create("schedule.packed_product", operands, attributes, [op.result.type]).result
+    put_schedule(product, schedule)
+    return product.result
 
 
 class Side:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from oarlock.abi import KernelSignature
@@ -13,6 +13,7 @@ from oarlock.codegen.legalise import legalise
 from oarlock.codegen.lower.call import KernelCall, LibraryCall
 from oarlock.codegen.lower.group import lower_group
 from oarlock.codegen.render import renderer
+from oarlock.codegen.schedule import Choice
 from oarlock.config import config
 from oarlock.dtypes import DType
 from oarlock.errors import UnsupportedError
@@ -56,14 +57,21 @@ def prepare(
     return manager.run_on_copy(function)
 
 
-def lower(function: Operation, target: Target, claim: Claim = lambda op: None) -> Lowered:
+def lower(
+    function: Operation,
+    target: Target,
+    claim: Claim = lambda op: None,
+    choice: Choice | None = None,
+    fixed: Collection[int] = (),
+) -> Lowered:
     """Fuse and lower a prepared function, which is changed, for ``target``.
 
-    ``claim`` gives the adapter's own kernel for an operation, or None.
+    ``claim`` gives the adapter's own kernel for an operation, or None; ``choice`` schedules that measuring has shown
+    (None: all as the rules say). ``fixed``: the positions of arguments that are the same in every run.
     """
-    claimed = expand(function, target, claim)
+    claimed = expand(function, target, claim, choice, fixed)
     groups = fuse(function, target, claimed)
-    calls = [call for group in groups for call in lower_group(group, target)]
+    calls = [call for group in groups for call in lower_group(group, target, choice)]
     return Lowered(function, tuple(groups), tuple(calls))
 
 

@@ -194,10 +194,14 @@ class HostPlan:
         Each (step, offset, bytes) of ``scalars`` replaces bytes of that step's scalar block for this run alone.
         Raises BoundsError for a missing binding or a replacement outside a launch's block.
         """
-        self._check(bindings, scalars)
         if self._compiled is not None:
-            self._compiled.replay(bindings, scalars, thread_count())
+            try:
+                self._compiled.replay(bindings, scalars, thread_count())
+            except (IndexError, TypeError):
+                self._check(bindings, scalars)  # which says what is wrong with them
+                raise
             return
+        self._check(bindings, scalars)
         replaced: dict[int, bytearray] = {}
         for index, offset, data in scalars:
             step = self._steps[index]

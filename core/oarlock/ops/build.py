@@ -63,6 +63,14 @@ def full(b: ArrayBuilder, shape: tuple[Dim, ...], dtype: DType, value: float | i
     return broadcast_to(b, b.constant(value, dtype), shape)
 
 
+def counted(b: ArrayBuilder, count: int | float, like: Value) -> Value:
+    """``count``, which follows from sizes, in the dtype and shape of ``like``: no kernel depends on it."""
+    kind = tensor(like)
+    dtype = dtypes.float64 if kind.dtype == dtypes.float64 else dtypes.float32
+    number = b.create("builtin.number", (), {"value": count, "dtype": dtype}).result
+    return broadcast_to(b, b.convert(b("from_scalar", number), kind.dtype), kind.shape)
+
+
 def expand_dims(b: ArrayBuilder, x: Value, axes: int | Sequence[int]) -> Value:
     """``x`` with dimensions of size 1 at ``axes`` of the result."""
     given = [axes] if isinstance(axes, int) else list(axes)
@@ -138,14 +146,29 @@ def strided_slice(b: ArrayBuilder, x: Value, slices: Sequence[slice]) -> Value:
     for axis, part in enumerate(slices):
         if part in (slice(None), slice(None, None, 1)):
             continue
-        positions = range(*part.indices(_known(x, axis)))
-        if positions.step < 0:
+        first, count, step = span_of(part, _known(x, axis))
+        if step < 0:
             turned.append(axis)
-            positions = positions[::-1]
-        starts[axis], steps[axis] = (positions.start, positions.step) if len(positions) else (0, 1)
-        limits[axis] = positions[-1] + 1 if len(positions) else 0
+            first, step = first + (count - 1) * step, -step
+        starts[axis], steps[axis] = (first, step) if count else (0, 1)
+        limits[axis] = first + (count - 1) * step + 1 if count else 0
     result = b("slice", x, starts=tuple(starts), limits=tuple(limits), steps=tuple(steps))
     return b("reverse", result, axes=tuple(turned)) if turned else result
+
+
+def span_of(part: slice, size: int) -> tuple[int, int, int]:
+    """(first, count, step) of the positions that ``part`` takes of ``size``, as ``slice.indices`` has them.
+
+    That one reads an ``Extent`` without asking it.
+    """
+    step = 1 if part.step is None else part.step
+    low, high = (0, size) if step > 0 else (-1, size - 1)
+
+    def bound(given: int | None, default: int) -> int:
+        return default if given is None else max(low, min(given + size if given < 0 else given, high))
+
+    first, stop = bound(part.start, low if step > 0 else high), bound(part.stop, high if step > 0 else low)
+    return first, max(0, -((first - stop) // step)), step
 
 
 def _known(x: Value, axis: int) -> int:

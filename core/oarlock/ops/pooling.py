@@ -11,6 +11,7 @@ import numpy as np
 from oarlock.dtypes import DType
 from oarlock.errors import ShapeError
 from oarlock.ir import TensorType, Value
+from oarlock.ir.extents import known
 from oarlock.ops.composite import Decompose, composite, in_single, wide_reference
 from oarlock.ops.inference import FLOATS, NUMERIC, check_dtype, flag_of, ints_of, pairs_of, window_size
 from oarlock.ops.numerics import Reference, identity, narrow, quiet, widen
@@ -71,7 +72,7 @@ def counts(attributes: Attributes, sizes: Sequence[int]) -> Array:
 def _emit_average(b: ArrayBuilder, operands: Sequence[Value], attributes: Attributes) -> Sequence[Value]:
     (x,) = operands
     total = _emit_window(b, x, "average_pool", "sum", attributes)
-    sizes = counts(attributes, [cast(int, dim) for dim in tensor(x).shape[2:]])
+    sizes = counts(attributes, [known(dim) for dim in tensor(x).shape[2:]])
     shape = tensor(total).shape
     if sizes.size and (sizes == sizes.flat[0]).all():
         return (b("divide", total, b.full(int(sizes.flat[0]), total)),)

@@ -27,6 +27,7 @@ from oarlock.ir import (
     Value,
     traits,
 )
+from oarlock.ir.extents import known
 
 __all__ = ["Array", "ArrayBuilder", "Attributes", "Infer", "Record", "Sample", "Tolerance", "tensor"]
 
@@ -55,13 +56,13 @@ class ArrayBuilder(Builder):
 
     def constant(self, value: npt.ArrayLike, dtype: DType | None = None) -> Value:
         """A constant tensor; ``dtype`` converts it first."""
-        array = np.asarray(value) if dtype is None else np.asarray(value).astype(dtype.numpy)
+        array = np.asarray(known(value)) if dtype is None else np.asarray(known(value)).astype(dtype.numpy)
         return self("constant", value=Dense(array))
 
     def full(self, value: float | int | bool, like: Value) -> Value:
         """``value`` in the dtype and shape of ``like``."""
         kind = tensor(like)
-        return self("broadcast", self.constant(np.asarray(value), kind.dtype), shape=kind.shape, dims=())
+        return self("broadcast", self.constant(np.asarray(known(value)), kind.dtype), shape=kind.shape, dims=())
 
     def convert(self, value: Value, dtype: DType) -> Value:
         """``value`` as ``dtype``; itself when it is that already."""

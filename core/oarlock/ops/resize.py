@@ -11,6 +11,7 @@ from oarlock import dtypes
 from oarlock.dtypes import DType
 from oarlock.errors import ShapeError
 from oarlock.ir import TensorType, Value
+from oarlock.ir.extents import known
 from oarlock.ops.composite import composite, in_single, number, wide_reference
 from oarlock.ops.inference import FLOATS, check_dtype, ints_of, static_shape
 from oarlock.ops.record import Array, ArrayBuilder, Attributes, Record, tensor
@@ -82,7 +83,8 @@ def _scales(attributes: Attributes, shape: Sequence[int], sizes: Sequence[int]) 
 
 def _plan(attributes: Attributes, shape: Sequence[int]) -> list[tuple[int, list[tuple[Array, Array]]]]:
     """The axes that change, with their taps."""
-    sizes = cast("tuple[int, ...]", attributes["sizes"])
+    shape = [known(size) for size in shape]
+    sizes = [known(size) for size in cast("tuple[int, ...]", attributes["sizes"])]
     scales = _scales(attributes, shape, sizes)
     return [
         (axis, taps(attributes, size, target, scale))

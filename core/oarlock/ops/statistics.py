@@ -13,6 +13,7 @@ from oarlock.dtypes import DType
 from oarlock.errors import ShapeError
 from oarlock.ir import TensorType, Value
 from oarlock.ops.arithmetic import emit_is_finite
+from oarlock.ops.build import counted
 from oarlock.ops.composite import Decompose, composite, in_single, number, wide_reference
 from oarlock.ops.inference import FLOATS, NUMERIC, axis_of, check_dtype, flag_of
 from oarlock.ops.record import Array, ArrayBuilder, Attributes, Infer, Record, tensor
@@ -45,7 +46,7 @@ def count_of(name: str, x: Value, axes: Sequence[int]) -> int:
 def emit_mean(b: ArrayBuilder, x: Value, axes: tuple[int, ...], keepdims: bool = False) -> Value:
     """The mean over ``axes``, in the dtype of ``x``."""
     total = b("reduce_sum", x, axes=axes, keepdims=keepdims)
-    return b("divide", total, b.full(count_of("mean", x, axes), total))
+    return b("divide", total, counted(b, count_of("mean", x, axes), total))
 
 
 def emit_variance(
@@ -54,8 +55,9 @@ def emit_variance(
     """The variance over ``axes``, and the deviations from the mean, in two passes."""
     deviation = b("subtract", x, repeat(b, emit_mean(b, x, axes), x, axes))
     total = b("reduce_sum", b("multiply", deviation, deviation), axes=axes, keepdims=keepdims)
-    freedom = max(count_of("variance", x, axes) - correction, 0)
-    return b("divide", total, b.full(freedom, total)), deviation
+    less = int(correction) if float(correction).is_integer() else correction
+    freedom = max(count_of("variance", x, axes) - less, 0)
+    return b("divide", total, counted(b, freedom, total)), deviation
 
 
 def _variance(operands: Sequence[Array], attributes: Attributes) -> Sequence[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
@@ -19,13 +19,20 @@ from oarlock.target import Target
 if TYPE_CHECKING:
     from oarlock import runtime
     from oarlock.ir import Operation
+    from oarlock.ir.extents import Extents
     from oarlock.program.calls import Call
-    from oarlock.program.plans import Plan
+    from oarlock.program.plans import Runner
 
-__all__ = ["Backend", "Data", "DeviceLike", "Place", "backend", "default_device", "place", "use_backend"]
+__all__ = [
+    "Backend", "Compiled", "Data", "DeviceLike", "Place", "Template", "backend", "default_device", "place",
+    "use_backend",
+]  # fmt: skip
 
 Data: TypeAlias = Any
 """Contiguous data on a device, as the backend gave it; opaque to recording."""
+Compiled: TypeAlias = "Callable[[Sequence[Data | int | float]], list[Data]]"
+Template: TypeAlias = "Callable[[Mapping[str, int], Mapping[int, int | float]], Compiled | None]"
+NO_DATA: Mapping[int, Data | int | float] = {}
 
 
 class DeviceLike(Protocol):
@@ -71,8 +78,23 @@ class Backend(Protocol):
         """A copy of ``data`` on another device."""
         ...
 
-    def execute(self, function: Operation, device: DeviceLike, arguments: Sequence[Data | int | float]) -> list[Data]:
-        """Run ``function``; the same object is given again for the same structure, so it may be cached by identity."""
+    def compiled(
+        self, function: Operation, device: DeviceLike, fixed: Mapping[int, Data | int | float] = NO_DATA
+    ) -> Compiled:
+        """``function``, which does not change any more, made ready: a call with its arguments gives its results.
+
+        ``fixed`` are arguments, by position, that are the same in every call: they are left out there.
+        """
+        ...
+
+    def template(
+        self, function: Operation, device: DeviceLike, fixed: Mapping[int, Data | int | float], extents: Extents
+    ) -> Template:
+        """As ``compiled``, for a function whose sizes stand for others too.
+
+        Called with sizes by name, and with fixed run-time scalars that belong to them by the argument's position, it
+        gives what is called then, or None where other sizes would have become another program.
+        """
         ...
 
     def synchronize(self, device: DeviceLike) -> None:
@@ -124,10 +146,25 @@ class RuntimeBackend:
 
         return runtime.transfer(data, cast("runtime.Device", device))
 
-    def execute(self, function: Operation, device: DeviceLike, arguments: Sequence[Data | int | float]) -> list[Data]:
-        from oarlock.runtime.execute import execute
+    def compiled(
+        self, function: Operation, device: DeviceLike, fixed: Mapping[int, Data | int | float] = NO_DATA
+    ) -> Compiled:
+        from oarlock.runtime.plan import Plan
 
-        return list(execute(function, cast("runtime.Device", device), arguments))
+        return Plan(function, cast("runtime.Device", device), fixed=fixed).run
+
+    def template(
+        self, function: Operation, device: DeviceLike, fixed: Mapping[int, Data | int | float], extents: Extents
+    ) -> Template:
+        from oarlock.runtime.plan import Plan
+
+        plan = Plan(function, cast("runtime.Device", device), fixed=fixed, extents=extents)
+
+        def at(sizes: Mapping[str, int], numbers: Mapping[int, int | float]) -> Compiled | None:
+            found = plan.at(sizes, numbers)
+            return None if found is None else found.run
+
+        return at
 
     def synchronize(self, device: DeviceLike) -> None:
         cast("runtime.Device", device).synchronize()
@@ -144,8 +181,8 @@ class Place:
         self.target = device.target
         self.calls: dict[Any, Call] = {}
         """Memoised inference: (operator, attributes, operand kinds) -> call."""
-        self.plans: dict[Any, Plan] = {}
-        """Structure of a tape -> the function built for it."""
+        self.plans: dict[Any, Runner] = {}
+        """Structure of a tape -> what runs it."""
         self.varying: dict[Any, tuple[int | None, ...]] = {}
         """Starts of slices seen so far by pattern, None where they varied (see ``indexing``)."""
 

@@ -204,8 +204,8 @@ def arange(
         wanted = where.default_int if all(isinstance(v, int) for v in (start, stop, step)) else DEFAULT_FLOAT
     else:
         wanted = as_dtype(dtype)
-    if all(isinstance(v, int) for v in (start, stop, step)):
-        count = len(range(start, stop, step))  # type: ignore[arg-type]
+    if isinstance(start, int) and isinstance(stop, int) and isinstance(step, int):
+        count = max(0, -((start - stop) // step))
     else:
         count = max(0, math.ceil((stop - start) / step))
     if wanted.kind == "bool":

@@ -11,8 +11,9 @@ import numpy as np
 from oarlock import dtypes
 from oarlock.dtypes import DType
 from oarlock.errors import DTypeError, UnsupportedError
+from oarlock.program.calls import scalar_call
 from oarlock.program.dtype_functions import as_float, broad_dtype, convert, integer_range
-from oarlock.program.tape import Recorded, apply, concrete, scalar
+from oarlock.program.tape import Number, Recorded, apply, concrete, record, scalar
 
 if TYPE_CHECKING:
     from oarlock.program.backend import Place
@@ -25,6 +26,9 @@ __all__ = [
     "logical_or", "logical_xor", "maximum", "minimum", "multiply", "negative", "nextafter", "not_equal", "positive",
     "pow", "real", "reciprocal", "remainder", "round", "sign", "signbit", "square", "subtract", "trunc",
 ]  # fmt: skip
+
+_LARGEST = 3.4028234663852886e38
+"""A float64 up to this is rounded to float32 where it enters a scalar block."""
 
 Scalar: TypeAlias = "bool | int | float"
 Operand: TypeAlias = "Tensor | bool | int | float | np.ndarray[Any, Any] | np.generic"
@@ -54,7 +58,7 @@ def _rounded(dtype: DType, value: Scalar) -> float:
     if dtype.bits == 64:
         return number
     if dtype.bits == 32:
-        return ctypes.c_float(number).value
+        return number if -_LARGEST <= number <= _LARGEST else ctypes.c_float(number).value
     with np.errstate(over="ignore"):
         return float(np.asarray(number).astype(dtype.numpy))
 
@@ -110,9 +114,11 @@ def _binary(name: str, x1: Any, x2: Any) -> Tensor:
     if isinstance(x1, Recorded):
         if isinstance(x2, Recorded):
             if x1._kind.dtype is x2._kind.dtype:
-                return apply(name, x1, x2)  # type: ignore[arg-type]
+                return record(x1._place, name, (x1, x2))  # type: ignore[no-any-return]
         elif type(x2) is float and x1._kind.dtype.is_float:
-            return apply(name, x1, scalar(x1._place, x1._kind.dtype, _rounded(x1._kind.dtype, x2)))  # type: ignore[arg-type]
+            dtype, place = x1._kind.dtype, x1._place
+            number = Number(scalar_call(dtype).results[0], place, _rounded(dtype, x2))
+            return record(place, name, (x1, number))  # type: ignore[no-any-return]
     return apply(name, *tensors(name, x1, x2))
 
 

@@ -11,13 +11,15 @@ import numpy as np
 
 from oarlock import dtypes
 from oarlock.errors import BoundsError, DTypeError, ShapeError
+from oarlock.ir.extents import Extent
+from oarlock.ops.build import span_of
 from oarlock.program.creation import asarray, iota
 from oarlock.program.dtype_functions import convert
 from oarlock.program.elementwise import add, as_scalar, less, multiply, positive
 from oarlock.program.host import host_function
 from oarlock.program.manipulation import broadcast_shape, broadcast_to, flip, moveaxis, one_axis, permute_dims
 from oarlock.program.searching import where
-from oarlock.program.tape import Recorded, apply
+from oarlock.program.tape import Recorded, apply, thread_state
 
 if TYPE_CHECKING:
     from oarlock.program.tensor import Tensor
@@ -128,17 +130,17 @@ def spans(x: Tensor, parts: Sequence[Item]) -> list[Span]:
 
 
 def _slice_span(part: slice, size: int) -> Span:
-    bounds = [None if v is None else v.__index__() for v in (part.start, part.stop, part.step)]
+    bounds = [v if v is None or isinstance(v, Extent) else v.__index__() for v in (part.start, part.stop, part.step)]
     if bounds[2] == 0:
         raise BoundsError("a slice has step 0")
-    taken = range(*slice(*bounds).indices(size))
-    if not taken:
+    first, count, step = span_of(slice(*bounds), size)
+    if count == 0:
         return Span(0, 0, 1)
-    if len(taken) == 1:
-        return Span(taken[0], 1, 1)
-    if taken.step < 0:
-        return Span(taken[-1], len(taken), -taken.step, backwards=True)
-    return Span(taken[0], len(taken), taken.step)
+    if count == 1:
+        return Span(first, 1, 1)
+    if step < 0:
+        return Span(first + (count - 1) * step, count, -step, backwards=True)
+    return Span(first, count, step)
 
 
 def result_shape(parts: Sequence[Item], taken: Sequence[Span]) -> tuple[int, ...]:
@@ -182,7 +184,7 @@ def _take_spans(x: Tensor, taken: Sequence[Span]) -> Tensor:
     shape = x._kind.shape
     if all(span.count == size for span, size in zip(taken, shape, strict=True)):
         return x
-    fixed = _fixed_starts(x, taken)
+    fixed = [True] * len(taken) if thread_state().tracing else _fixed_starts(x, taken)
     starts, limits, steps = [], [], []
     for span, size, static in zip(taken, shape, fixed, strict=True):
         starts.append(span.start if static else 0)

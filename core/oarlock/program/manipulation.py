@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from oarlock.errors import BoundsError, DTypeError, ShapeError
+from oarlock.ir.extents import Extent
 from oarlock.program.dtype_functions import convert, result_type
 from oarlock.program.elementwise import positive
 from oarlock.program.host import host_function, put
@@ -40,7 +41,7 @@ def shape_of(name: str, shape: int | Sequence[int]) -> tuple[int, ...]:
     """A shape given by a user as a tuple of ints; raises ShapeError for negative or other sizes."""
     sizes = shape if isinstance(shape, Sequence) else (shape,)
     try:
-        result = tuple(size.__index__() for size in sizes)
+        result = tuple(size if isinstance(size, Extent) else size.__index__() for size in sizes)
     except AttributeError:
         raise ShapeError(f"{name}: {shape!r} is no shape: give an integer or a tuple of integers") from None
     if builtins.any(size < 0 for size in result):
@@ -172,9 +173,9 @@ def stack(arrays: Sequence[Tensor], /, *, axis: int = 0) -> Tensor:
     """The tensors, all of one shape, along a new dimension at ``axis``."""
     if not arrays:
         raise ShapeError("stack: there is nothing to put together: give at least one tensor")
-    shapes = {x._kind.shape for x in arrays}
-    if len(shapes) > 1:
-        raise ShapeError(f"stack: shapes {', '.join(map(str, sorted(shapes)))} differ")
+    shapes = [x._kind.shape for x in arrays]
+    if builtins.any(shape != shapes[0] for shape in shapes):
+        raise ShapeError(f"stack: shapes {', '.join(map(str, sorted(set(shapes))))} differ")
     axis = one_axis("stack", axis, arrays[0], 1)
     return concat([expand_dims(x, axis=axis) for x in arrays], axis=axis)
 

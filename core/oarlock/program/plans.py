@@ -8,10 +8,11 @@ from typing import Any, TypeAlias
 
 from oarlock.dtypes import DType
 from oarlock.ir import Block, Builder, Operation, Region, ScalarType, Value
+from oarlock.program.backend import Compiled
 from oarlock.program.calls import Call, context
 from oarlock.program.sites import Site, describe
 
-__all__ = ["Counters", "Entry", "Plan", "build", "counters", "first_numbers"]
+__all__ = ["Counters", "Entry", "Plan", "Runner", "build", "counters", "first_numbers"]
 
 Entry: TypeAlias = "tuple[Any, ...]"
 """A call, then the numbers of its operands. Results and leaves are numbered in the order of the entries."""
@@ -27,6 +28,10 @@ class Counters:
     """Programs run."""
     outputs: int = 0
     """Results that were alive when their program ran."""
+    traces: int = 0
+    """Runs of a Python function to find out what it records (``ol.jit``)."""
+    compiles: int = 0
+    """Whole programs compiled for ``ol.jit``."""
 
 
 counters = Counters()
@@ -38,6 +43,15 @@ class Plan:
 
     function: Operation
     leaves: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """A plan that its device is ready to run: ``run`` takes the data of ``leaves``."""
+
+    function: Operation
+    leaves: tuple[int, ...]
+    run: Compiled
 
 
 def build(entries: Sequence[Entry], outputs: Sequence[int], sites: Sequence[Site]) -> Plan:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import ref
@@ -15,7 +15,7 @@ from oarlock.ir import Attribute
 from oarlock.program.backend import Data, Place, backend
 from oarlock.program.calls import MEMO_LIMIT, Call, Kind, infer, scalar_call
 from oarlock.program.cut import History, Segment, period_cuts
-from oarlock.program.plans import Entry, build, counters, first_numbers
+from oarlock.program.plans import Entry, Runner, build, counters, first_numbers
 from oarlock.program.sites import Site, call_site, describe
 
 if TYPE_CHECKING:
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from oarlock.program.tensor import Tensor
 
 __all__ = [
-    "Number", "Recorded", "Tape", "apply", "apply_at", "apply_many", "concrete", "eager_mode", "flush_thread", "limits",
-    "scalar",
+    "Number", "Recorded", "Tape", "apart", "apply", "apply_at", "apply_many", "concrete", "eager_mode", "flush_thread",
+    "limits", "pending", "record", "scalar", "thread_state",
 ]  # fmt: skip
 
-PLAN_LIMIT = 4096
+PLAN_LIMIT = 1024
 """Plans kept per device; the older half is dropped when there are more."""
 
 
@@ -41,12 +41,26 @@ class limits:
 
 
 class Number:
-    """The data of a 0-d tensor that needs no memory: it enters programs as a run-time scalar."""
+    """The data of a 0-d tensor that needs no memory: it enters programs as a run-time scalar.
 
-    __slots__ = ("value",)
+    As an operand it stands for that tensor, which then need not be made.
+    """
 
-    def __init__(self, value: float | int) -> None:
+    __slots__ = ("_kind", "_place", "value")
+    _tape = None
+    _number = -1
+
+    def __init__(self, kind: Kind, place: Place, value: float | int) -> None:
+        self._kind = kind
+        self._place = place
         self.value = value
+
+    @property
+    def _data(self) -> Number:
+        return self
+
+    def _settle(self) -> Number:
+        return self
 
 
 class Failure:
@@ -117,6 +131,7 @@ class Recorded:
         self._tape = None
 
 
+_NOTHING: Mapping[str, Attribute] = {}
 _public: type[Recorded] = Recorded
 _new = object.__new__
 
@@ -163,9 +178,10 @@ class Tape:
         """The living tensors that wait for this tape, by number."""
         found: dict[int, Recorded] = {}
         for number, reference in enumerate(self.results):
-            tensor = reference() if reference is not None else None
-            if tensor is not None and tensor._tape is self and tensor._number == number:
-                found[number] = tensor
+            if reference is not None:
+                tensor = reference()
+                if tensor is not None and tensor._tape is self and tensor._number == number:
+                    found[number] = tensor
         return found
 
     def flush(self) -> Exception | None:
@@ -185,7 +201,7 @@ class Tape:
                 else:
                     for tensor, value in zip(waiting.values(), data, strict=True):
                         tensor._finish(value, None)
-            self._close()
+            self.close()
         return failure
 
     def overflow(self) -> None:
@@ -205,7 +221,7 @@ class Tape:
                 self._fail(waiting, error)
             else:
                 self._keep(history, range(cuts[-1], len(self.entries)), waiting)
-            self._close()
+            self.close()
 
     def _run_turn(self, history: History, span: range, waiting: dict[int, Recorded]) -> None:
         """Run one part of the tape, for what is waiting for it and what later parts use."""
@@ -242,7 +258,7 @@ class Tape:
         for number, tensor in waiting.items():
             tensor._finish(None, Failure(error, self.sites[owners[number]]))
 
-    def _close(self) -> None:
+    def close(self) -> None:
         """Nothing can be recorded here any more, and nothing is held."""
         self.closed = True
         self.entries, self.sites, self.results, self.payloads = [], [], [], []
@@ -254,27 +270,37 @@ def _execute(
 ) -> list[Data]:
     """Run the program that computes the values numbered ``outputs``, building it when its structure is new."""
     key = (tuple(entries), tuple(outputs))
-    plan = place.plans.get(key)
-    if plan is None:
-        plan = build(entries, outputs, sites)
-        if len(place.plans) >= PLAN_LIMIT:
-            for old in list(place.plans)[: PLAN_LIMIT // 2]:
-                del place.plans[old]
-        place.plans[key] = plan
+    runner = place.plans.get(key)
+    if runner is None:
+        runner = _prepared(place, entries, sites, outputs, key)
     counters.flushed += 1
     counters.outputs += len(outputs)
-    chosen = [payloads[position] for position in plan.leaves]
-    return backend().execute(plan.function, place.device, [p.value if type(p) is Number else p for p in chosen])
+    data = [payloads[position] for position in runner.leaves]
+    return runner.run([given.value if type(given) is Number else given for given in data])
+
+
+def _prepared(
+    place: Place, entries: Sequence[Entry], sites: Sequence[Site], outputs: Sequence[int], key: tuple[Any, ...]
+) -> Runner:
+    """A structure seen for the first time, which is remembered under ``key``."""
+    plan = build(entries, outputs, sites)
+    runner = Runner(plan.function, plan.leaves, backend().compiled(plan.function, place.device))
+    if len(place.plans) >= PLAN_LIMIT:
+        for old in list(place.plans)[: PLAN_LIMIT // 2]:
+            place.plans.pop(old, None)
+    place.plans[key] = runner
+    return runner
 
 
 class ThreadState:
-    """The tapes of one thread, by place, and how many ``eager_mode`` blocks it is in."""
+    """The tapes of one thread, by place, and how many ``eager_mode`` blocks and traces of ``ol.jit`` it is in."""
 
-    __slots__ = ("eager", "tapes")
+    __slots__ = ("eager", "tapes", "tracing")
 
     def __init__(self) -> None:
         self.tapes: dict[Place, Tape] = {}
         self.eager = 0
+        self.tracing = 0
 
     def tape(self, place: Place) -> Tape:
         """The open tape for ``place``."""
@@ -297,14 +323,16 @@ class _Local(threading.local):
 _local = _Local()
 
 
-def _record(place: Place, name: str, operands: Sequence[Recorded], attributes: dict[str, Attribute]) -> Any:
+def record(
+    place: Place, name: str, operands: Sequence[Recorded | Number], attributes: Mapping[str, Attribute] = _NOTHING
+) -> Any:
     """Record one operator: its tensor, or a tuple of them when it has several results."""
     state = _local.state
     tape = state.tapes.get(place) or state.tape(place)
     key: tuple[Any, ...] = (name, *attributes.items()) if attributes else (name,)
     for operand in operands:
         if operand._place is not place:
-            raise _apart(name, place, operand._place)
+            raise apart(name, place, operand._place)
         if operand._data is None and operand._tape is not tape:
             operand._settle()
         key += (operand._kind,)
@@ -314,7 +342,7 @@ def _record(place: Place, name: str, operands: Sequence[Recorded], attributes: d
     with tape.lock:
         if tape.closed:
             state.drop(tape)
-            return _record(place, name, operands, attributes)
+            return record(place, name, operands, attributes)
         results = tape.results
         entry: tuple[Any, ...] = (call,)
         for operand in operands:
@@ -335,7 +363,7 @@ def _record(place: Place, name: str, operands: Sequence[Recorded], attributes: d
             made._number = len(results)
             results.append(ref(made))
         else:
-            made = tuple([_pending(kind, place, tape) for kind in kinds])
+            made = tuple([pending(kind, place, tape) for kind in kinds])
         tape.count += 1
         tape.held += call.nbytes
         if tape.count >= tape.limit or tape.held >= limits.held_bytes:
@@ -343,7 +371,7 @@ def _record(place: Place, name: str, operands: Sequence[Recorded], attributes: d
         return made
 
 
-def _apart(name: str, place: Place, other: Place) -> DeviceError:
+def apart(name: str, place: Place, other: Place) -> DeviceError:
     if place.name == other.name:
         return DeviceError(
             f"{name}: one operand was made before {place.name} was closed and opened again: make it anew"
@@ -352,17 +380,21 @@ def _apart(name: str, place: Place, other: Place) -> DeviceError:
 
 
 def _inferred(
-    place: Place, name: str, operands: Sequence[Recorded], attributes: dict[str, Attribute], key: tuple[Any, ...]
+    place: Place,
+    name: str,
+    operands: Sequence[Recorded | Number],
+    attributes: Mapping[str, Attribute],
+    key: tuple[Any, ...],
 ) -> Call:
     """A call seen for the first time, which is remembered under ``key``."""
-    call = infer(place, name, [operand._kind for operand in operands], attributes)
+    call = infer(place, name, [operand._kind for operand in operands], dict(attributes))
     if len(place.calls) >= MEMO_LIMIT:
         place.calls.clear()
     place.calls[key] = call
     return call
 
 
-def _pending(kind: Kind, place: Place, tape: Tape) -> Any:
+def pending(kind: Kind, place: Place, tape: Tape) -> Any:
     """A tensor that will be the next value of ``tape``."""
     made = _new(_public)
     made._kind = kind
@@ -379,22 +411,23 @@ def apply(name: str, *operands: Tensor, **attributes: Attribute) -> Tensor:
 
     Raises ShapeError or DTypeError when they do not fit, DeviceError when they are on several devices.
     """
-    return _record(operands[0]._place, name, operands, attributes)  # type: ignore[no-any-return]
+    return record(operands[0]._place, name, operands, attributes)  # type: ignore[no-any-return]
 
 
 def apply_many(name: str, *operands: Tensor, **attributes: Attribute) -> tuple[Tensor, ...]:
     """As ``apply``, for an operator with several results."""
-    return _record(operands[0]._place, name, operands, attributes)  # type: ignore[no-any-return]
+    return record(operands[0]._place, name, operands, attributes)  # type: ignore[no-any-return]
 
 
 def apply_at(place: Place, name: str, *operands: Tensor, **attributes: Attribute) -> Tensor:
     """As ``apply``, on ``place``: for operators that may have no operands."""
-    return _record(place, name, operands, attributes)  # type: ignore[no-any-return]
+    return record(place, name, operands, attributes)  # type: ignore[no-any-return]
 
 
 def scalar(place: Place, dtype: DType, value: float | int) -> Tensor:
     """A 0-d tensor of a run-time scalar: programs that use it do not depend on ``value`` (which ``dtype`` holds)."""
-    return concrete(scalar_call(dtype).results[0], place, Number(value))
+    kind = scalar_call(dtype).results[0]
+    return concrete(kind, place, Number(kind, place, value))
 
 
 def concrete(kind: Kind, place: Place, data: Data) -> Tensor:
@@ -407,10 +440,18 @@ def concrete(kind: Kind, place: Place, data: Data) -> Tensor:
     return made  # type: ignore[return-value]
 
 
+def thread_state() -> ThreadState:
+    """The state of the calling thread."""
+    return _local.state
+
+
 def flush_thread() -> Exception | None:
     """Run what this thread has recorded, on every device; returns the first failure."""
-    failures = [tape.flush() for tape in list(_local.state.tapes.values())]
-    return next((failure for failure in failures if failure is not None), None)
+    first: Exception | None = None
+    for tape in list(_local.state.tapes.values()):
+        failure = tape.flush()
+        first = first or failure
+    return first
 
 
 @contextmanager

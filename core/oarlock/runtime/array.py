@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["DeviceArray", "empty", "from_numpy", "storage_of", "to_numpy", "to_storage", "transfer"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)  # never changed; frozen ones take three times as long to make
 class DeviceArray:
     """Contiguous row-major values on a device: ``shape`` of ``dtype``, ``offset_bytes`` into ``buffer``.
 

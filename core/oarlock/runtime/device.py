@@ -74,7 +74,7 @@ class Stats:
 
 
 class _Using:
-    """Holds the driver for one call, and explains what goes wrong in it."""
+    """Holds the driver for one call, and explains what goes wrong in it. Keeps no state, so calls may share it."""
 
     __slots__ = ("_gate", "_what")
 
@@ -88,6 +88,10 @@ class _Using:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        gate = self._gate
+        if error is None and gate.refusal is None:
+            gate.leave()
+            return
         try:
             if isinstance(error, Exception):
                 explained = self._gate.explain(self._what, error)
@@ -140,6 +144,7 @@ class Device:
         self.host_calls = 0
         """Host callbacks that have not returned."""
         self._empty: list[Allocation] = []
+        self._using: dict[str, _Using] = {}
 
     # --- memory -------------------------------------------------------------------------------------------------------
 
@@ -394,7 +399,7 @@ class Device:
         """``with device.using("copy_in"):`` holds the driver for one call (on ``lane``, which must not be closed)."""
         if lane is not None and lane.closed:
             raise ClosedError(f"{self.name}: a closed stream is used ({what})")
-        return _Using(self.gate, what)
+        return self._using.get(what) or self._using.setdefault(what, _Using(self.gate, what))
 
     def allocate_on(self, lane: Lane, nbytes: int, label: str) -> Buffer:
         """See ``allocate``."""
@@ -411,6 +416,31 @@ class Device:
                 self.pool.release()
                 allocation = self.pool.take_last(nbytes, label)
         return Buffer(self, allocation, nbytes, label)
+
+    def allocate_all(self, lane: Lane, wanted: Sequence[tuple[int, str]]) -> list[Buffer]:
+        """A buffer for each (bytes, label), as ``allocate_on`` gives them, by holding the driver once."""
+        gate = self.gate
+        buffers: list[Buffer] = []
+        gate.enter("allocate")
+        try:
+            self.dropped.collect_held()
+            take = self.pool.take
+            for nbytes, label in wanted:
+                allocation = take(nbytes, lane, label) if nbytes else None
+                if allocation is None and nbytes:
+                    break
+                buffers.append(Buffer(self, allocation, nbytes, label))
+        except Exception as error:
+            explained = gate.explain("allocate", error)
+            raise explained from (error if explained is not error else error.__cause__)
+        finally:
+            gate.leave()
+        if gate.refusal is not None:
+            raise gate.refusal()
+        if len(buffers) == len(wanted):
+            return buffers
+        buffers.clear()
+        return [self.allocate_on(lane, nbytes, label) for nbytes, label in wanted]
 
     def check_owner(self, buffer: Buffer) -> None:
         """Raise unless ``buffer`` belongs to this device, and the device can be used."""

@@ -38,7 +38,7 @@ class Dropped:
         device = self._device
         if device.gate.refusal is not None:
             self.clear()
-        elif self.items or self._waiting or device.pool.idle:
+        elif self.items or self._waiting or (device.pool.idle and not config.pool):
             with device.using("free"):
                 self.collect_held()
 

@@ -80,7 +80,7 @@ class Allocation:
             others[self.lane] = self.ticket
             others.pop(lane, None)
             self.others = others
-        if self.inherited:
+        if self.inherited and not (len(self.inherited) == 1 and lane in self.inherited):
             for other, ticket in list(self.inherited.items()):
                 if other.passed(ticket):
                     del self.inherited[other]
@@ -100,9 +100,10 @@ class Allocation:
     def end_life(self) -> None:
         """Turn the uses into inherited ones."""
         lane = self.lane
-        if self.others is None and self.inherited is None:
-            if lane is not None and self.ticket > lane.completed:
-                self.inherited = {lane: self.ticket}
+        inherited = self.inherited
+        if self.others is None and (inherited is None or (len(inherited) == 1 and lane in inherited)):
+            if lane is not None:  # else nothing has used it, in any life
+                self.inherited = {lane: self.ticket} if self.ticket > lane.completed else None
         else:
             self.inherited = self.uses() or None
         self.others = None

@@ -54,7 +54,7 @@ def open_device(name: str) -> Device:
 
 def open_devices() -> tuple[Device, ...]:
     """The devices that are open and usable, in the order in which they were opened."""
-    return tuple(device for device in _open.values() if device.usable)
+    return tuple([device for device in _open.values() if device.gate.refusal is None])
 
 
 def device_names() -> tuple[str, ...]:

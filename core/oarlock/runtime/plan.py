@@ -2,34 +2,42 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 from oarlock.abi import KernelSignature
-from oarlock.codegen.free import memory_of
+from oarlock.codegen.free import is_free, memory_of
 from oarlock.codegen.lower.call import KernelCall, LibraryCall
 from oarlock.codegen.pipeline import lower, prepare
+from oarlock.codegen.schedule import Choice
 from oarlock.codegen.values import shape_of
+from oarlock.dtypes import DType
 from oarlock.errors import DeviceError, DTypeError, ShapeError
-from oarlock.hal import LaunchStep, OperatorKernel
+from oarlock.hal import OperatorKernel
 from oarlock.ir import Dense, Operation, ScalarType, TensorType, Value
+from oarlock.ir.extents import Extent, Extents, resolved
 from oarlock.ops import tensor
 from oarlock.registry.compiler import all_passes, context
 from oarlock.runtime.array import DeviceArray, empty, from_numpy
-from oarlock.runtime.device import NULL_BYTES, Device
+from oarlock.runtime.device import Device
 from oarlock.runtime.kernels import Progress, kernels_of
 from oarlock.runtime.layout import Life, lay_out
 from oarlock.runtime.library import claims_of, run_operator
 from oarlock.runtime.memory import Buffer
-from oarlock.runtime.program import PreparedPlan, Program
+from oarlock.runtime.profile import active
+from oarlock.runtime.program import Program
+from oarlock.runtime.segment import Segment
+from oarlock.runtime.stream import check_stream
+from oarlock.runtime.tuning.known import schedules_of
 
 __all__ = ["Launch", "LibraryStep", "Operand", "Plan", "Step"]
 
 Operand: TypeAlias = "DeviceArray | int | float | bool"
-Places: TypeAlias = dict[Value, tuple[Buffer, int]]
-Scalars: TypeAlias = dict[Value, "int | float"]
+Places: TypeAlias = list[Any]
+"""What the values of one run are, by slot: (buffer, byte offset), or the number that a run-time scalar is."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,7 +73,10 @@ class Plan:
     alone runs once, when the plan is made. ``steps`` is what runs each time; ``constants`` lie on the device already.
     ``offsets`` places each temporary in an arena of ``arena_bytes`` (``lower_bound_bytes``: the least that any layout
     needs), unless they are ``separate`` allocations. Raises UnsupportedError or CompileError where the device cannot
-    do it, and what ``run`` raises for a fixed argument that does not fit.
+    do it, and what ``run`` raises for a fixed argument that does not fit. ``choice`` gives schedules (None: those that
+    are known of the device).
+
+    With ``extents`` the sizes in ``function`` stand for others too: the plan is not run itself, but ``at`` gives plans.
     """
 
     def __init__(
@@ -73,24 +84,85 @@ class Plan:
         function: Operation,
         device: Device,
         progress: Progress | None = None,
-        fixed: Mapping[int, DeviceArray] | None = None,
+        fixed: Mapping[int, Operand] | None = None,
+        choice: Choice | None = None,
+        extents: Extents | None = None,
     ) -> None:
         self.device = device
+        self.extents = extents
+        self._sizes: Sequence[int] | None = None
+        """What the extents are, in a plan that ``at`` gave."""
         prepared = prepare(function, device.target, all_passes(), context())
-        self.lowered = lower(prepared, device.target, claims_of(device))
+        if extents is None:
+            chosen = choice or schedules_of(device)
+            self.lowered = lower(prepared, device.target, claims_of(device), chosen, tuple(fixed or ()))
+        else:  # adapters' kernels and measured schedules are for exact sizes
+            self.lowered = lower(prepared, device.target, fixed=tuple(fixed or ()))
         block = self.lowered.function.regions[0].block
-        held = {block.args[i]: array for i, array in (fixed or {}).items()}
-        self._bind(tuple(held), tuple(held.values()), {}, {})
-        self.arguments = tuple(a for a in block.args if a not in held)
+        held: dict[Value, DeviceArray] = {}
+        self._numbers: dict[Value, int | float] = {}
+        for position, operand in (fixed or {}).items():
+            argument = block.args[position]
+            if isinstance(argument.type, ScalarType) and not isinstance(operand, DeviceArray):
+                self._numbers[argument] = operand
+            else:
+                held[argument] = _check(position, operand, argument.type, device)
+        self.arguments = tuple(a for a in block.args if a not in held and a not in self._numbers)
         self.returned = tuple(block.terminator.operands)
         self._result_places = tuple(dict.fromkeys(memory_of(v) for v in self.returned))
         programs = kernels_of(device).get([c for c in self.lowered.calls if isinstance(c, KernelCall)], progress)
         self.steps: tuple[Step, ...] = tuple(_step(call, programs) for call in self.lowered.calls)
         self.constants = self._upload() | held
-        self._run_once()
+        if extents is None:
+            self.steps = tuple(self._resolved(step) for step in self.steps)
+            self._run_once()
+            self._make_ready()
+        else:
+            self._run_once()
+
+    def at(self, sizes: Mapping[str, int], numbers: Mapping[int, int | float]) -> Plan | None:
+        """The plan for other ``sizes``, by name; None where it would have become another one.
+
+        ``numbers`` are fixed run-time scalars, by the argument's position, that belong to these sizes. No kernel is
+        compiled.
+        """
+        assert self.extents is not None
+        values = self.extents.evaluate(sizes)
+        if values is None:
+            return None
+        arguments = self.lowered.function.regions[0].block.args
+        plan = copy.copy(self)
+        plan._sizes = values
+        plan._numbers = {**self._numbers, **{arguments[position]: number for position, number in numbers.items()}}
+        plan.steps = tuple(plan._resolved(step) for step in self.steps)
+        plan._make_ready()
+        return plan
+
+    def _resolved(self, step: Step) -> Step:
+        """``step`` with the numbers of this plan in place of extents and of run-time scalars that are known."""
+        if isinstance(step, LibraryStep):
+            return step
+        scalars = tuple(self._number_of(self._numbers.get(s, s) if isinstance(s, Value) else s) for s in step.scalars)
+        return replace(step, grid=self._number_of(step.grid), scalars=scalars)
+
+    def _number_of(self, value: Any) -> Any:
+        return value if self._sizes is None else resolved(value, self._sizes)
+
+    def shape(self, value: Value) -> tuple[int, ...]:
+        """The shape of an array value in this plan."""
+        return self._number_of(shape_of(value))  # type: ignore[no-any-return]
+
+    def nbytes(self, value: Value) -> int:
+        """The bytes that an array value takes on the device."""
+        return math.prod(self.shape(value)) * self.device.target.storage_of(tensor(value).dtype).itemsize
+
+    def _make_ready(self) -> None:
+        device = self.device
         self._lay_out()
+        self._number()
         whole = device.can.plans is not None and not self.separate and device.target.limits.binding_alignment is None
-        self._segments = self._prepare() if whole else None  # a prepared step's base is fixed, and slots move
+        self._work = self._prepare() if whole else self.steps  # a prepared step's base is fixed, and slots move
+        self._whole = all(isinstance(step, Segment) for step in self._work)
 
     def _upload(self) -> dict[Value, DeviceArray]:
         """The constants that steps read or the program returns, on the device."""
@@ -105,18 +177,19 @@ class Plan:
 
     def _run_once(self) -> None:
         """Run the steps that give the same in every run; what the others read of it becomes constants."""
-        where: Places = {v: (c.buffer, c.offset_bytes) for v, c in self.constants.items()}
+        self.slots: dict[Value, int] = {value: number for number, value in enumerate(self.constants)}
+        places: Places = [(c.buffer, c.offset_bytes) for c in self.constants.values()]
         rest: list[Step] = []
         for step in self.steps:
             read, made = step.buffers[: -step.outputs], step.buffers[-step.outputs :]
-            moves = isinstance(step, Launch) and any(isinstance(s, Value) for s in step.scalars)
-            if moves or not read or not all(v in where for v in read):
+            if _varies(step) or not read or not all(v in self.constants for v in read):
                 rest.append(step)
                 continue
             for value in made:
                 self.constants[value] = empty(self.device, tensor(value).dtype, shape_of(value), label="folded")
-                where[value] = (self.constants[value].buffer, self.constants[value].offset_bytes)
-            self._submit(step, where, {})
+                self.slots[value] = len(places)
+                places.append((self.constants[value].buffer, self.constants[value].offset_bytes))
+            self._submit(step, places)
         self.steps = tuple(rest)
         used = {*(v for step in rest for v in step.buffers), *self._result_places}
         self.constants = {v: c for v, c in self.constants.items() if v in used}
@@ -132,7 +205,7 @@ class Plan:
             last.update(dict.fromkeys(step.buffers, position))
         temporaries = [v for v in first if v not in kept]
         limits = self.device.target.limits
-        lives = [Life(_nbytes(v, self.device), first[v], last[v]) for v in temporaries]
+        lives = [Life(self.nbytes(v), first[v], last[v]) for v in temporaries]
         layout = lay_out(lives, max(256, limits.binding_alignment or 1))
         known = {*first, *kept, *self.arguments}
         self._empty = [v for v in last if v not in known]  # nobody computes a value without elements
@@ -144,6 +217,23 @@ class Plan:
         for value in temporaries:
             self._dying[last[value]].append(value)
 
+    def _number(self) -> None:
+        """Give every value a slot: arguments in order, constants, what each run allocates, temporaries."""
+        fresh = [v for v in self._result_places if v not in self.constants and v not in self.arguments]
+        given = [*self.arguments, *self.constants, *fresh, *self._empty]
+        self._arena = len(given)
+        self.slots = {value: number for number, value in enumerate(given)}
+        self.slots |= {value: self._arena + 1 + number for number, value in enumerate(self.offsets)}
+        self._parameters = tuple(
+            None if isinstance(a.type, ScalarType) else TensorType(tensor(a).dtype, self.shape(a))
+            for a in self.arguments
+        )
+        self._template: Places = [(c.buffer, c.offset_bytes) for c in self.constants.values()]
+        self._allocated = [(self.nbytes(v), "result") for v in (*fresh, *self._empty)]
+        if self.offsets and not self.separate:
+            self._allocated.append((self.arena_bytes, "temporaries"))
+        self._results = tuple((self.slots[memory_of(v)], tensor(v).dtype, self.shape(v)) for v in self.returned)
+
     # --- running ------------------------------------------------------------------------------------------------------
 
     def run(self, operands: Sequence[Operand]) -> list[DeviceArray]:
@@ -151,68 +241,84 @@ class Plan:
 
         Raises ShapeError, DTypeError or DeviceError for an operand that does not fit.
         """
-        where: Places = {v: (c.buffer, c.offset_bytes) for v, c in self.constants.items()}
-        scalars: Scalars = {}
-        self._bind(self.arguments, operands, where, scalars)
-        for value in self._result_places:
-            if value not in where:
-                made = empty(self.device, tensor(value).dtype, shape_of(value), label="result")
-                where[value] = (made.buffer, made.offset_bytes)
-        for value in self._empty:
-            where[value] = (self.device.allocate(0), 0)
-        if self.separate:
-            self._run_separate(where, scalars)
-        else:
-            self._run_in_arena(where, scalars)
-        return [
-            DeviceArray(self.device, *where[memory_of(value)], tensor(value).dtype, shape_of(value))
-            for value in self.returned
-        ]
-
-    def _run_separate(self, where: Places, scalars: Scalars) -> None:
-        """Each temporary an allocation of its own, given back after its last use."""
-        for position, step in enumerate(self.steps):
-            for value in step.buffers:
-                if value not in where:
-                    where[value] = (self.device.allocate(_nbytes(value, self.device), label="temporary"), 0)
-            self._submit(step, where, scalars)
-            for value in self._dying[position]:
-                del where[value]
-
-    def _run_in_arena(self, where: Places, scalars: Scalars) -> None:
-        arena = self.device.allocate(self.arena_bytes, label="temporaries")
-        where.update({v: (arena, offset) for v, offset in self.offsets.items()})
-        if self._segments is None:
-            for step in self.steps:
-                self._submit(step, where, scalars)
-            return
-        for segment in self._segments:
-            if isinstance(segment, _Segment):
-                segment.replay(where, scalars)
-            else:
-                self._submit(segment, where, scalars)
-
-    def _bind(self, arguments: Sequence[Value], operands: Sequence[Operand], where: Places, scalars: Scalars) -> None:
-        if len(operands) != len(arguments):
-            raise ShapeError(f"the program takes {len(arguments)} arguments, got {len(operands)}")
-        for position, (argument, operand) in enumerate(zip(arguments, operands, strict=True)):
-            if isinstance(argument.type, ScalarType):
-                if isinstance(operand, DeviceArray):
-                    raise DTypeError(f"argument {position} is a run-time scalar; give a number")
-                scalars[argument] = operand
-                continue
-            assert isinstance(argument.type, TensorType)
-            if not isinstance(operand, DeviceArray):
-                raise DTypeError(f"argument {position} is {argument.type}; give an array")
-            if operand.dtype != argument.type.dtype or operand.shape != argument.type.shape:
-                raise ShapeError(f"argument {position} is {argument.type}; got {operand.dtype} {operand.shape}")
-            if operand.device is not self.device:
-                raise DeviceError(f"argument {position} is on {operand.device.name}, the program on {self.device.name}")
-            where[argument] = (operand.buffer, operand.offset_bytes)
-
-    def _submit(self, step: Step, where: Places, scalars: Scalars) -> None:
         device = self.device
-        buffers = [where[v] for v in step.buffers]
+        places = self._bind(operands)
+        lane = check_stream(device, None)
+        places += [(buffer, 0) for buffer in device.allocate_all(lane, self._allocated)]
+        profile = active()
+        if not self._whole or profile is not None:
+            if self.separate:
+                places += [None] * (len(self.offsets) + 1)
+            elif self.offsets:
+                arena = places[self._arena][0]
+                places += [(arena, offset) for offset in self.offsets.values()]
+        if profile is not None:
+            for position, step in enumerate(self.steps):
+                profile.launch(lane, *self.describe(step), lambda: self._submit_at(position, step, places))  # noqa: B023
+        else:
+            for position, part in enumerate(self._work):
+                if isinstance(part, Segment):
+                    part.replay(lane, places)
+                else:
+                    self._submit_at(position, part, places)
+        results = []
+        for slot, dtype, shape in self._results:
+            buffer, offset = places[slot]
+            results.append(DeviceArray(device, buffer, offset, dtype, shape))
+        return results
+
+    def _bind(self, operands: Sequence[Operand]) -> Places:
+        """The places of arguments and constants."""
+        if len(operands) != len(self._parameters):
+            raise ShapeError(f"the program takes {len(self._parameters)} arguments, got {len(operands)}")
+        places: Places = []
+        for operand, wanted in zip(operands, self._parameters, strict=True):
+            if wanted is None:
+                if isinstance(operand, DeviceArray):
+                    raise DTypeError(f"argument {len(places)} is a run-time scalar; give a number")
+                places.append(operand)
+            elif (
+                isinstance(operand, DeviceArray)
+                and operand.dtype is wanted.dtype
+                and operand.shape == wanted.shape
+                and operand.device is self.device
+            ):
+                places.append((operand.buffer, operand.offset_bytes))
+            else:
+                array = _check(len(places), operand, wanted, self.device)
+                places.append((array.buffer, array.offset_bytes))
+        return places + self._template
+
+    def describe(self, step: Step) -> tuple[str, str]:
+        """What a step computes, for people (``multiply+rsqrt f32[4096,64]``: its largest operand), and its kernel."""
+        results = step.buffers[-step.outputs :]
+        groups = [group for group in self.lowered.groups if not set(group.outputs).isdisjoint(results)]
+        members = [member for group in groups for member in group.members]
+        names = [m.name.partition(".")[2] for m in members if not is_free(m) or len(members) == 1]
+        largest = max(step.buffers, key=self.nbytes)
+        sizes = ",".join(map(str, self.shape(largest)))
+        kernel = step.signature.name if isinstance(step, Launch) else step.label
+        return f"{'+'.join(names) or step.label} {_short(tensor(largest).dtype)}[{sizes}]", kernel
+
+    def _submit_at(self, position: int, step: Step, places: Places) -> None:
+        if self.separate:
+            self._submit_separate(position, step, places)
+        else:
+            self._submit(step, places)
+
+    def _submit_separate(self, position: int, step: Step, places: Places) -> None:
+        """Submit a step whose temporaries are allocations of their own, given back after their last use."""
+        for value in step.buffers:
+            slot = self.slots[value]
+            if places[slot] is None:
+                places[slot] = (self.device.allocate(self.nbytes(value), label="temporary"), 0)
+        self._submit(step, places)
+        for value in self._dying[position]:
+            places[self.slots[value]] = None
+
+    def _submit(self, step: Step, places: Places) -> None:
+        device = self.device
+        buffers = [places[self.slots[v]] for v in step.buffers]
         if isinstance(step, LibraryStep):
             workspace = step.kernel.workspace()
             if workspace:
@@ -225,7 +331,7 @@ class Plan:
             device.split_offset(offset, argument.storage.itemsize)[1]
             for (_, offset), argument in zip(buffers, step.signature.buffers, strict=True)
         ]
-        values += [scalars[s] if isinstance(s, Value) else s for s in step.scalars]
+        values += [places[self.slots[s]] if isinstance(s, Value) else s for s in step.scalars]
         device.launch(step.program, step.signature.name, step.grid, buffers, step.signature.pack(values))
 
     def _distinct(self, step: Launch, buffers: Sequence[tuple[Buffer, int]]) -> list[tuple[Buffer, int]]:
@@ -234,7 +340,7 @@ class Plan:
         result: list[tuple[Buffer, int]] = []
         for value, (buffer, offset) in zip(step.buffers, buffers, strict=True):
             if buffer.nbytes and id(buffer.allocation) in seen:
-                nbytes = _nbytes(value, self.device)
+                nbytes = self.nbytes(value)
                 copy = self.device.allocate(nbytes, label="distinct operand")
                 self.device.copy(copy, 0, buffer, offset, nbytes)
                 buffer, offset = copy, 0
@@ -243,72 +349,48 @@ class Plan:
             result.append((buffer, offset))
         return result
 
-    # --- whole plans --------------------------------------------------------------------------------------------------
-
-    def _prepare(self) -> list[_Segment | LibraryStep]:
+    def _prepare(self) -> tuple[Segment | LibraryStep, ...]:
         """Stretches of launches that the driver keeps and replays by one call, and the library steps between them."""
-        segments: list[_Segment | LibraryStep] = []
+        sizes = {value: self.nbytes(value) for step in self.steps for value in step.buffers}
+        work: list[Segment | LibraryStep] = []
         stretch: list[Launch] = []
         for step in (*self.steps, None):
             if isinstance(step, Launch):
                 stretch.append(step)
                 continue
             if stretch:
-                segments.append(_Segment(self.device, stretch, self.offsets))
+                work.append(Segment(self.device, stretch, self.slots, self._arena, self.offsets, sizes))
                 stretch = []
             if step is not None:
-                segments.append(step)
-        return segments
+                work.append(step)
+        return tuple(work)
 
 
-class _Segment:
-    """Launches given to the driver as one plan. Slot 0 is the arena; the others are values outside it."""
+def _short(dtype: DType) -> str:
+    """``f32`` for float32, ``bf16``, ``i64``, ``u8``, ``bool``."""
+    letters = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u"}.get(dtype.name.rstrip("0123456789"))
+    return f"{letters}{dtype.bits}" if letters else dtype.name
 
-    def __init__(self, device: Device, launches: Sequence[Launch], offsets: Mapping[Value, int]) -> None:
-        self.device = device
-        outside = dict.fromkeys(v for launch in launches for v in launch.buffers if v not in offsets)
-        self.slots = list(outside)
-        number = {v: i + 1 for i, v in enumerate(self.slots)}
-        self.moving: dict[Value, list[tuple[int, KernelSignature, int]]] = {}
-        self.scalars: list[tuple[int, KernelSignature, int, Value]] = []
-        self.in_arena: Value | None = None
-        steps: list[LaunchStep] = []
-        for position, launch in enumerate(launches):
-            values: list[int | float] = []
-            bindings: list[tuple[int, int, int]] = []
-            for i, (value, argument) in enumerate(zip(launch.buffers, launch.signature.buffers, strict=True)):
-                offset = offsets.get(value, 0)
-                base, element = device.split_offset(offset, argument.storage.itemsize)
-                values.append(element)
-                bindings.append((number.get(value, 0), base, _nbytes(value, device) or NULL_BYTES))
-                if value in offsets:
-                    self.in_arena = value
-                else:
-                    self.moving.setdefault(value, []).append((position, launch.signature, i))
-            for i, scalar in enumerate(launch.scalars):
-                if isinstance(scalar, Value):
-                    self.scalars.append((position, launch.signature, len(bindings) + i, scalar))
-                values.append(0 if isinstance(scalar, Value) else scalar)
-            block = launch.signature.pack(values)
-            steps.append(
-                LaunchStep(
-                    launch.program, launch.signature.name, launch.grid, launch.signature.block, tuple(bindings), block
-                )
-            )
-        self.plan: PreparedPlan = device.prepare(steps)
 
-    def replay(self, where: Places, scalars: Scalars) -> None:
-        patches: list[tuple[int, int, bytes]] = []
-        for value in self.slots:
-            offset = where[value][1]
-            if offset:
-                for position, signature, i in self.moving[value]:
-                    _, element = self.device.split_offset(offset, signature.buffers[i].storage.itemsize)
-                    patches.append((position, *signature.field(i, element)))
-        for position, signature, i, scalar in self.scalars:
-            patches.append((position, *signature.field(i, scalars[scalar])))
-        arena = where[self.in_arena][0] if self.in_arena is not None else where[self.slots[0]][0]
-        self.plan.replay([arena, *(where[v][0] for v in self.slots)][: self.plan.slots], patches)
+def _varies(step: Step) -> bool:
+    """Whether it may not be the same in each run, apart from what its operands hold."""
+    sizes = [d for v in step.buffers for d in shape_of(v)]
+    numbers = [*step.grid, *step.scalars] if isinstance(step, Launch) else []
+    return any(isinstance(number, (Value, Extent)) for number in (*sizes, *numbers))
+
+
+def _check(position: int, operand: object, wanted: object, device: Device) -> DeviceArray:
+    """``operand`` as an array of the type ``wanted`` on ``device``; raises where it is none."""
+    if isinstance(wanted, ScalarType):
+        raise DTypeError(f"argument {position} is a run-time scalar; give a number")
+    assert isinstance(wanted, TensorType)
+    if not isinstance(operand, DeviceArray):
+        raise DTypeError(f"argument {position} is {wanted}; give an array")
+    if operand.dtype != wanted.dtype or operand.shape != wanted.shape:
+        raise ShapeError(f"argument {position} is {wanted}; got {operand.dtype} {operand.shape}")
+    if operand.device is not device:
+        raise DeviceError(f"argument {position} is on {operand.device.name}, the program on {device.name}")
+    return operand
 
 
 def _step(call: KernelCall | LibraryCall, programs: Mapping[str, Program]) -> Step:
@@ -320,7 +402,3 @@ def _step(call: KernelCall | LibraryCall, programs: Mapping[str, Program]) -> St
     program.device.origins[name] = call.label
     signature = program.signatures[name]
     return Launch(program, signature, call.grid, call.buffers, call.outputs, call.scalars, call.label)
-
-
-def _nbytes(value: Value, device: Device) -> int:
-    return math.prod(shape_of(value)) * device.target.storage_of(tensor(value).dtype).itemsize

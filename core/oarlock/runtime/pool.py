@@ -63,15 +63,12 @@ class MemoryPool:
         None: there is none now. The caller waits for all work, calls ``release``, and then ``take_last``.
         """
         self._released = 0
-        sizes = self._sizes.get(nbytes)
-        if sizes is None:
-            if len(self._sizes) > _SIZES_KEPT:
-                self._sizes.clear()
-            sizes = self._sizes[nbytes] = self._sizes_for(nbytes)
-        least, size = sizes
+        least, size = self._sizes.get(nbytes) or self._remembered(nbytes)
         if not config.pool:
             return self._give(self._from_driver(least), nbytes, least, label)
-        return self._give(self._reuse(size, lane) or self._from_driver(size), nbytes, least, label)
+        blocks = self._classes.get(size)
+        found = self._reuse(blocks, lane) if blocks else None
+        return self._give(found or self._from_driver(size), nbytes, least, label)
 
     def take_last(self, nbytes: int, label: str) -> Allocation:
         """The last try, for the exact size; raises OutOfMemoryError."""
@@ -85,14 +82,15 @@ class MemoryPool:
         """Take back what a dropped buffer held; work that still uses it goes on."""
         if self.live.pop(id(allocation), None) is None:
             return
-        self.in_use -= allocation.capacity
+        capacity = allocation.capacity
+        self.in_use -= capacity
         try:
             if config.poison:
                 poison(self._device, allocation)
         finally:
             allocation.end_life()
-            self.idle += allocation.capacity
-            self._classes[allocation.capacity].append(allocation)
+            self.idle += capacity
+            self._classes[capacity].append(allocation)
         most = self.limit // _IDLE_SHARE
         if self.idle > most:
             self.release(most // 2)
@@ -139,6 +137,12 @@ class MemoryPool:
             f"Largest live: {names or 'nothing'}"
         )
 
+    def _remembered(self, nbytes: int) -> tuple[int, int]:
+        if len(self._sizes) > _SIZES_KEPT:
+            self._sizes.clear()
+        sizes = self._sizes[nbytes] = self._sizes_for(nbytes)
+        return sizes
+
     def _sizes_for(self, nbytes: int) -> tuple[int, int]:
         """``nbytes`` rounded up so that widened copies fit, and its size class.
 
@@ -167,11 +171,13 @@ class MemoryPool:
                 self.peak = self.in_use
         return found
 
-    def _reuse(self, size: int, lane: Lane) -> Allocation | None:
-        """An idle block of this class that ``lane`` can use without waiting for another."""
-        blocks = self._classes.get(size)
-        if not blocks:
-            return None
+    def _reuse(self, blocks: list[Allocation], lane: Lane) -> Allocation | None:
+        """One of these idle blocks, of one class, that ``lane`` can use without waiting for another."""
+        waits = blocks[-1].inherited
+        if waits is None or (len(waits) == 1 and lane in waits):
+            block = blocks.pop()
+            self.idle -= block.capacity
+            return block
         for position in range(len(blocks) - 1, max(-1, len(blocks) - 1 - _LOOK_BACK), -1):
             waits = blocks[position].inherited
             if not waits or all(

@@ -51,7 +51,8 @@ class Program(_Loaded):
         self.signatures: dict[str, KernelSignature] = {item.name: item for item in executable.signatures}
 
     def __del__(self) -> None:
-        self.device.dropped.items.append(Retired("program", self.handle, self.uses))
+        if self.device.gate.refusal is None:  # else it died with its device; at exit Retired may be gone already
+            self.device.dropped.items.append(Retired("program", self.handle, self.uses))
 
     def __repr__(self) -> str:
         return f"<Program {self.device.name} {', '.join(self.signatures)}>"
@@ -80,20 +81,42 @@ class PreparedPlan(_Loaded):
             raise BoundsError(f"{device.name}: a plan of {self.slots} slots is replayed on {len(buffers)} buffers")
         for buffer in buffers:
             device.check_owner(buffer)
+        self.submit(lane, buffers, scalars)
+
+    def submit(self, lane: Lane, buffers: Sequence[Buffer], scalars: Sequence[tuple[int, int, bytes]]) -> None:
+        """``replay`` for a caller that has made sure of the lane, and of whose buffers these are and how many.
+
+        This runs for every call of a compiled program: the usual case is kept short.
+        """
+        device = self.device
         plans = device.can.plans
         assert plans is not None  # or this object would not exist
-        with device.using("replay"):
-            allocations = [buffer.allocation for buffer in buffers]
-            for allocation in allocations:
-                allocation.use(lane)
-            lane.ticket += 1
-            self.use(lane, lane.ticket)
+        gate = device.gate
+        gate.enter("replay")
+        try:
+            used = [buffer._allocation or buffer.allocation for buffer in buffers]
+            handles = []
+            lane.ticket = ticket = lane.ticket + 1
+            for allocation in used:
+                if allocation.lane is not lane:
+                    allocation.change(lane)
+                allocation.ticket = ticket
+                handles.append(allocation.handle)
+            self.use(lane, ticket)
             for program in self.programs:
-                program.use(lane, lane.ticket)
-            plans.replay(lane.handle, self.handle, [allocation.handle for allocation in allocations], scalars)
+                program.use(lane, ticket)
+            plans.replay(lane.handle, self.handle, handles, scalars)
+        except Exception as error:
+            explained = gate.explain("replay", error)
+            raise explained from (error if explained is not error else error.__cause__)
+        finally:
+            gate.leave()
+        if gate.refusal is not None:
+            raise gate.refusal()
 
     def __del__(self) -> None:
-        self.device.dropped.items.append(Retired("plan", self.handle, self.uses))
+        if self.device.gate.refusal is None:
+            self.device.dropped.items.append(Retired("plan", self.handle, self.uses))
 
 
 def prepare(device: Device, steps: Sequence[LaunchStep | CopyStep]) -> PreparedPlan:

@@ -28,6 +28,7 @@ __all__ = ["Gate", "all_gates"]
 T = TypeVar("T")
 
 _CORE = str(Path(__file__).parent.parent)
+_now = time.monotonic
 _gates: weakref.WeakSet[Gate] = weakref.WeakSet()
 _watching = threading.Lock()
 _monitor: threading.Thread | None = None
@@ -77,7 +78,7 @@ class Gate:
             raise self.refusal()
         self._depth += 1
         self._what = what
-        self._started = time.monotonic()
+        self._started = _now()
 
     def leave(self) -> None:
         """Give the driver back."""

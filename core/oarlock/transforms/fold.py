@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from oarlock.ir import Attribute, Context, Dense, Operation, Size, TensorType, Value, traits
+from oarlock.ir.extents import Extent
 from oarlock.ir.passes import Pass
 from oarlock.ir.rewrite import RewritePattern, Rewriter, apply_patterns
 from oarlock.ops.record import Array, Record
@@ -19,7 +20,7 @@ _GENERATORS = ("array.broadcast", "array.iota")
 
 
 def _is_symbolic(value: Attribute) -> bool:
-    return isinstance(value, Size) or (isinstance(value, tuple) and any(map(_is_symbolic, value)))
+    return isinstance(value, (Size, Extent)) or (isinstance(value, tuple) and any(map(_is_symbolic, value)))
 
 
 def _may_be_known(op: Operation) -> bool:

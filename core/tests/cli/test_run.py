@@ -95,13 +95,32 @@ def test_run_prints_json(model: str, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert content["compared"] == [{"name": "y", "largest_difference": 0.0, "within": True, "problem": ""}]
 
 
-def test_run_writes_a_trace(model: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("device", "clock"), [("cpu", "host"), ("sim:0", "device"), ("opencl:0", "device")])
+def test_run_writes_a_trace(model: str, tmp_path: Path, device: str, clock: str) -> None:
     trace = tmp_path / "trace.json"
-    assert run(model, "--device", "cpu", "--shape", "x=2,3", "--profile", str(trace)) == 0
+    assert run(model, "--device", device, "--shape", "x=2,3", "--profile", str(trace)) == 0
     events = json.loads(trace.read_text())["traceEvents"]
-    spans = {event["name"] for event in events if event["ph"] == "X"}
-    assert {"parse", "build", "compile", "load", "execute", "fetch"} <= spans
-    assert all(event["dur"] >= 0 and event["ts"] >= 0 for event in events if event["ph"] == "X")
+    complete = [event for event in events if event["ph"] == "X"]
+    assert {event["ph"] for event in events} == {"M", "X", "s", "f"}
+    assert all(event["dur"] >= 0 and event["ts"] >= 0 for event in complete)
+    host = [event for event in complete if event["cat"] == "host"]
+    assert {"parse", "build", "compile", "load", "execute", "fetch"} <= {event["name"] for event in host}
+
+    kernels = [event for event in complete if event["cat"] == "kernel"]
+    submits = [event for event in complete if event["cat"] == "submit"]
+    starts, ends = ([event for event in events if event["ph"] == phase] for phase in "sf")
+    assert 0 < len(kernels) == len(submits) == len(starts) == len(ends)
+    names = {event["args"]["name"]: event["pid"] for event in events if event["name"] == "process_name"}
+    profiled = max(event["ts"] for event in host if event["name"] == "execute")
+    for kernel, submit, start, end in zip(kernels, submits, starts, ends, strict=True):
+        assert kernel["args"] == submit["args"] and kernel["args"]["clock"] == clock
+        assert submit["name"] == f"submit {kernel['args']['kernel']}" and submit["pid"] == names["oarlock run"]
+        assert kernel["pid"] == names[device if ":" in device else device + ":0"]
+        assert start["id"] == end["id"] == kernel["args"]["launch"] and end["bp"] == "e"
+        assert (start["ts"], start["pid"], start["tid"]) == (submit["ts"], submit["pid"], submit["tid"])
+        assert (end["ts"], end["pid"], end["tid"]) == (kernel["ts"], kernel["pid"], kernel["tid"])
+        assert submit["ts"] >= profiled and kernel["ts"] + kernel["dur"] >= submit["ts"]
+    assert any(event["name"].startswith("maximum") and event["name"].endswith(" f32[2,3]") for event in kernels)
 
 
 def test_random_inputs_are_the_same_for_a_seed(model: str, tmp_path: Path) -> None:

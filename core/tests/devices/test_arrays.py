@@ -118,3 +118,21 @@ def test_wrong_shapes_are_refused(device, data):
     x = ol.asarray(data["x"], device=device)
     with pytest.raises(ShapeError):
         x @ x
+
+
+def test_compiled_functions_equal_recorded_ones(device, data):
+    weights = ol.asarray(data["y"], device=device)
+
+    def block(x, scale):
+        hidden = ol.softmax(x @ weights, axis=-1) * scale
+        return {"hidden": hidden, "sum": ol.sum(x, axis=0), "same": x}
+
+    compiled = ol.jit(block)
+    for shift in (0.0, 1.5):
+        x = ol.asarray(data["x"] + np.float32(shift), device=device)
+        scale = ol.asarray(shift, device=device)
+        expected, found = block(x, scale), compiled(x, scale)
+        assert found.keys() == expected.keys()
+        for name in expected:
+            np.testing.assert_array_equal(np.asarray(found[name]), np.asarray(expected[name]))
+    assert compiled.traces == compiled.compiles == 1

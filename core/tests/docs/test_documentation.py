@@ -115,7 +115,7 @@ def test_decision_has_its_parts(page):
 
 def test_options_of_models_page_exist():
     told = set(re.findall(r"--[a-z]+", (ROOT / "docs/guide/models.md").read_text(encoding="utf-8")))
-    assert told <= options_of("run") | options_of("inspect")
+    assert told <= options_of("run") | options_of("inspect") | options_of("tune")
 
 
 def test_settings_are_those_there_are():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ from oarlock import dtypes
 from oarlock.errors import DeviceNotFoundError
 from oarlock.ir import Operation, ScalarType
 from oarlock.ir.interpret import interpret
-from oarlock.program.backend import use_backend
+from oarlock.program.backend import NO_DATA, Compiled, use_backend
 from oarlock.program.tape import flush_thread
 from oarlock.target import Target
 
@@ -76,7 +76,15 @@ class Interpreted:
     def move(self, data: np.ndarray[Any, Any], device: HostDevice) -> np.ndarray[Any, Any]:
         return data.copy()
 
-    def execute(self, function: Operation, device: HostDevice, arguments: Sequence[Any]) -> list[Any]:
+    def compiled(self, function: Operation, device: HostDevice, fixed: Mapping[int, Any] = NO_DATA) -> Compiled:
+        def run(arguments: Sequence[Any]) -> list[Any]:
+            rest = iter(arguments)
+            count = len(function.regions[0].block.args)
+            return self._run(function, [fixed[i] if i in fixed else next(rest) for i in range(count)])
+
+        return run
+
+    def _run(self, function: Operation, arguments: Sequence[Any]) -> list[Any]:
         self.functions.append(function)
         if self.fail_with is not None:
             error, self.fail_with = self.fail_with, None

@@ -65,6 +65,11 @@ class Run:
         """The program as it was imported."""
         return self.program.function
 
+    @property
+    def parameters(self) -> int:
+        """How many of its first arguments are parameters: the same in every run."""
+        return len(self.program.parameters)
+
     def execute(self) -> None:
         """Run once, and wait for the end."""
         with self._span("execute"):

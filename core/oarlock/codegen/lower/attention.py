@@ -23,6 +23,7 @@ from oarlock.codegen.lower.vectors import each_element, multiple, widest
 from oarlock.codegen.values import shape_of
 from oarlock.dtypes import DType
 from oarlock.ir import Value
+from oarlock.ir.extents import known
 from oarlock.ops import tensor
 from oarlock.target import Target
 
@@ -67,9 +68,9 @@ class _Attention:
         self.row_dims, self.column_dims = range(batch, batch + rows), range(batch + rows, len(self.shape))
         self.dtype = tensor(self.v).dtype
         self.lanes = vector_lanes(target, self.dtype)
-        self.rows, self.width = tile, shape_of(self.v)[-1]
+        self.rows, self.width = tile, known(shape_of(self.v)[-1])
         self.stretch = max(KEYS_OF_THREAD if target.has_threads else KEYS, self.width)
-        self.panels = shape_of(self.v)[-3]
+        self.panels = known(shape_of(self.v)[-3])
         b = self.e.b
         self.weights = b.private(self.dtype, self.rows * self.stretch)
         """The scores of a stretch, then their exponentials."""

@@ -84,12 +84,14 @@ class Emitter:
     def scalar(self, value: Value) -> Value:
         """The kernel value of a run-time scalar of the program."""
         if value not in self._scalars:
+            op = value.defining_op
+            given = op.attributes["value"] if op is not None and op.name == "builtin.number" else value
             assert isinstance(value.type, ScalarType)
             dtype = value.type.dtype
             carried = {"bool": dtypes.int32, "float16": dtypes.float32, "bfloat16": dtypes.float32}.get(dtype.name)
             if dtype.is_integer and dtype.bits < 32:
                 carried = dtypes.int32
-            self._scalars[value] = self.parameter(value, carried or dtype)
+            self._scalars[value] = self.parameter(given, carried or dtype)  # type: ignore[arg-type]
         assert isinstance(value.type, ScalarType)
         return self.b.convert(self._scalars[value], value.type.dtype)
 

@@ -18,9 +18,11 @@ from oarlock.codegen.lower.pointwise import lower_pointwise
 from oarlock.codegen.lower.rows import lower_rows
 from oarlock.codegen.lower.solitary import SOLITARY_KERNELS, Solitary
 from oarlock.codegen.lower.structure import lower_once
+from oarlock.codegen.lower.subject import Subject, is_subject
 from oarlock.codegen.lower.tiles import lower_tiles
 from oarlock.codegen.lower.tiling import tiling
 from oarlock.codegen.lower.views import ELEMENTS
+from oarlock.codegen.schedule import RULES, Choice, Schedule
 from oarlock.codegen.values import numel
 from oarlock.dtypes import DType
 from oarlock.errors import UnsupportedError
@@ -36,10 +38,11 @@ TABLE = {**ELEMENTS, **ANCHOR_ELEMENTS}
 def index_dtype(group: Group, target: Target) -> DType:
     """int32 where every tensor has fewer than 2^31 elements, else int64; UnsupportedError where the target lacks it."""
     values = [*group.leaves, *group.outputs, *(v for m in group.members for v in (*m.operands, *m.results))]
-    largest = max((numel(v) for v in values if isinstance(v.type, TensorType)), default=0)
-    if largest < 2**31 - 2**20:
+    counts = [numel(v) for v in values if isinstance(v.type, TensorType)]
+    if all(count < 2**31 - 2**20 for count in counts):
         return dtypes.int32
     if not target.computes(dtypes.int64):
+        largest = max(counts)
         raise UnsupportedError(f"a tensor of {largest} elements needs int64 indices, which {target.language} lacks")
     return dtypes.int64
 
@@ -50,7 +53,7 @@ def label_of(group: Group) -> str:
     return "_".join(names[:4]) + (f"_and_{len(names) - 4}" if len(names) > 4 else "")
 
 
-def lower_group(group: Group, target: Target) -> list[KernelCall | LibraryCall]:
+def lower_group(group: Group, target: Target, choice: Choice | None = None) -> list[KernelCall | LibraryCall]:
     """The launches that compute a group, in order; none when all its outputs are empty."""
     if all(numel(v) == 0 for v in group.outputs):
         return []
@@ -58,10 +61,11 @@ def lower_group(group: Group, target: Target) -> list[KernelCall | LibraryCall]:
         (op,) = group.members
         buffers = (*(memory_of(v) for v in op.operands), *op.results)
         return [LibraryCall(group.library, buffers, len(op.results), label_of(group))]
-    return [lower_once(group, target, lambda: name_kernel(_lower(group, target)))]
+    chosen = RULES if choice is None or not is_subject(group) else choice(Subject(group))
+    return [lower_once(group, target, chosen, lambda: name_kernel(_lower(group, target, chosen)))]
 
 
-def _lower(group: Group, target: Target) -> KernelCall:
+def _lower(group: Group, target: Target, schedule: Schedule) -> KernelCall:
     """The kernel of a group, by the schedule that fits it."""
     index = index_dtype(group, target)
     label = label_of(group)
@@ -81,7 +85,7 @@ def _lower(group: Group, target: Target) -> KernelCall:
         if cut is not None:
             return lower_tiles(group, cut, target, TABLE, "kernel", label, index)
     lower = lower_rows if group.axes is not None else lower_pointwise
-    return lower(group, target, TABLE, "kernel", label, index)
+    return lower(group, target, TABLE, "kernel", label, index, schedule)
 
 
 def name_kernel(call: KernelCall) -> KernelCall:

@@ -17,6 +17,7 @@ from oarlock.codegen.lower.call import KernelCall
 from oarlock.codegen.lower.domain import member_index
 from oarlock.codegen.lower.emitter import EmitElement, Emitter
 from oarlock.codegen.lower.index import single, split_linear
+from oarlock.codegen.schedule import schedule_of
 from oarlock.codegen.values import shape_of
 from oarlock.dtypes import DType
 from oarlock.ir import Operation, Value
@@ -30,7 +31,7 @@ PIECE = 16
 SUBGROUPS = (2, 2)
 """Subgroups of a block, by rows and columns."""
 PIECES = (2, 2)
-"""Pieces of a subgroup, by rows and columns."""
+"""Pieces of a subgroup, by rows and columns, by the rules."""
 ROW = 24
 """Elements between rows of a tile in local memory: 16, and 8 that spread the rows over the memory's banks."""
 
@@ -100,7 +101,9 @@ class _Matrix:
         batch, contract = pairs(self.op, "batch"), pairs(self.op, "contract")
         self.x, self.y = (_Side(self.e, v, batch[i], contract[i]) for i, v in enumerate(self.op.operands))
         self.shape = shape_of(self.op.result)
-        self.rows, self.columns = (s * p * PIECE for s, p in zip(SUBGROUPS, PIECES, strict=True))
+        schedule = schedule_of(self.op)
+        self.pieces = (schedule.rows or PIECES[0], schedule.vectors or PIECES[1])
+        self.rows, self.columns = (s * p * PIECE for s, p in zip(SUBGROUPS, self.pieces, strict=True))
 
     def lower(self) -> tuple[int, int, int]:
         """A block for each tile, striding where there are more than the grid holds."""
@@ -126,8 +129,8 @@ class _Matrix:
     def tile(self, batch: Sequence[Value], row: Value, column: Value) -> None:
         e, b = self.e, self.e.b
         subgroup = b.quot(self.thread, b.i(self.width))
-        rows = self.pieces(b.quot(subgroup, b.i(SUBGROUPS[1])), PIECES[0])
-        columns = self.pieces(b.rem(subgroup, b.i(SUBGROUPS[1])), PIECES[1])
+        rows = self.places(b.quot(subgroup, b.i(SUBGROUPS[1])), self.pieces[0])
+        columns = self.places(b.rem(subgroup, b.i(SUBGROUPS[1])), self.pieces[1])
 
         def step(term: Value, totals: list[Value]) -> list[Value]:
             b.barrier()  # what was copied before has been read by all
@@ -141,7 +144,7 @@ class _Matrix:
             ]
 
         zero = b.const(0, dtypes.float32, PIECE * PIECE // self.width)
-        totals = e.loop(b.i(0), self.x.terms, step, [zero] * math.prod(PIECES), step=b.i(PIECE))
+        totals = e.loop(b.i(0), self.x.terms, step, [zero] * math.prod(self.pieces), step=b.i(PIECE))
         for total, (r, c) in zip(totals, [(r, c) for r in rows for c in columns], strict=True):
             place = b.add(b.mul(r, b.i(self.columns)), c)
             b.matrix_store(self.result, place, total, self.columns, self.width)
@@ -149,7 +152,7 @@ class _Matrix:
         self.each(self.rows * self.columns, lambda t: self.finish(batch, row, column, t))
         b.barrier()  # before the next tile's result comes
 
-    def pieces(self, number: Value, count: int) -> list[Value]:
+    def places(self, number: Value, count: int) -> list[Value]:
         """Where the pieces of subgroup ``number`` begin, along one side of the tile."""
         b = self.e.b
         first = b.mul(number, b.i(count * PIECE))

@@ -17,6 +17,7 @@ from oarlock.codegen.lower.emitter import EmitElement, Emitter
 from oarlock.codegen.lower.index import Run, single, split_linear
 from oarlock.codegen.lower.tiling import contiguous_along
 from oarlock.codegen.lower.vectors import each_element
+from oarlock.codegen.schedule import schedule_of
 from oarlock.codegen.values import shape_of
 from oarlock.dtypes import DType
 from oarlock.ir import Operation, Value
@@ -36,6 +37,8 @@ ROWS = 4
 def is_row_times_matrix(op: Operation, target: Target) -> bool:
     """Whether ``op`` multiplies one row by a matrix (or a batch of such) that lies as this schedule reads it."""
     if op.name != "array.dot_general" or target.has_threads or target.limits.vector_width < 2:
+        return False
+    if schedule_of(op).form not in ("", "row"):
         return False
     x, y = op.operands
     (bx, by), (cx, cy) = pairs(op, "batch"), pairs(op, "contract")
@@ -69,15 +72,18 @@ class _RowTimesMatrix:
         self.shape = shape_of(self.op.result)
         self.dtype = accumulator("sum", tensor(self.op.result).dtype)
         self.lanes = target.limits.vector_width
+        schedule = schedule_of(self.op)
+        self.columns = schedule.vectors * self.lanes or COLUMNS
+        self.rows_at_once = schedule.rows or ROWS
 
     def lower(self) -> tuple[int, int, int]:
         e, b = self.e, self.e.b
         outer = self.shape[:-1]
         count = math.prod(outer)
         size = e.size(self.shape[-1], "result", len(self.shape) - 1)
-        self.memory = b.private(self.dtype, COLUMNS)
-        first = b.mul(b.position("block_id", 0), b.i(COLUMNS))
-        width = b.min(b.i(COLUMNS), b.sub(size, first))
+        self.memory = b.private(self.dtype, self.columns)
+        first = b.mul(b.position("block_id", 0), b.i(self.columns))
+        width = b.min(b.i(self.columns), b.sub(size, first))
         blocks = min(count, self.target.limits.max_grid[1])
         sizes = [e.size(d, "result", i) for i, d in enumerate(outer)]
 
@@ -86,7 +92,7 @@ class _RowTimesMatrix:
             return []
 
         e.loop(b.position("block_id", 1), e.size(count, "rows"), one, step=e.parameter(blocks, b.index))
-        return (-(-self.shape[-1] // COLUMNS), blocks, 1)
+        return (-(-self.shape[-1] // self.columns), blocks, 1)
 
     def row(self, at: Sequence[Value], first: Value, width: Value) -> None:
         """Compute ``width`` columns from ``first`` on of the row at ``at``."""
@@ -98,7 +104,7 @@ class _RowTimesMatrix:
         each_element(e, b.i(0), width, lanes, clear)
         (contract,) = pairs(self.op, "contract")[0]
         steps = e.size(shape_of(self.op.operands[0])[contract], self.op.operands[0], contract)
-        whole = b.mul(b.quot(steps, b.i(ROWS)), b.i(ROWS))
+        whole = b.mul(b.quot(steps, b.i(self.rows_at_once)), b.i(self.rows_at_once))
 
         def add(count: int, k: Value) -> list[Value]:
             factors = [self.left(at, b.add(k, b.i(i))) for i in range(count)]
@@ -113,7 +119,7 @@ class _RowTimesMatrix:
             each_element(e, b.i(0), width, lanes, column)
             return []
 
-        e.loop(b.i(0), whole, lambda k, _: add(ROWS, k), step=b.i(ROWS))
+        e.loop(b.i(0), whole, lambda k, _: add(self.rows_at_once, k), step=b.i(self.rows_at_once))
         e.loop(whole, steps, lambda k, _: add(1, k), few=True)
 
         def finish(j: Value, streams: bool) -> None:

@@ -10,7 +10,8 @@ from oarlock.codegen.lower.call import KernelCall
 from oarlock.codegen.lower.domain import cuts, member_index, run_of, runs_between, walk_runs
 from oarlock.codegen.lower.emitter import EmitElement, Emitter
 from oarlock.codegen.lower.index import Run
-from oarlock.codegen.lower.vectors import each_element, is_streamed, widest
+from oarlock.codegen.lower.vectors import each_element, group_lanes, is_streamed, widest
+from oarlock.codegen.schedule import RULES, Schedule
 from oarlock.dtypes import DType
 from oarlock.ir import Value
 from oarlock.target import Target
@@ -26,19 +27,26 @@ THREADS = 128
 
 
 def lower_pointwise(
-    group: Group, target: Target, table: dict[str, EmitElement], name: str, label: str, index: DType
+    group: Group,
+    target: Target,
+    table: dict[str, EmitElement],
+    name: str,
+    label: str,
+    index: DType,
+    schedule: Schedule = RULES,
 ) -> KernelCall:
     """A kernel for a group whose members all live on the whole domain."""
-    threads = min(THREADS, target.limits.max_threads) if target.has_threads else 1
+    threads = min(schedule.threads or THREADS, target.limits.max_threads) if target.has_threads else 1
     spans = runs_between(group.domain, cuts(group))
 
     def lower(lanes: int) -> KernelCall:
         e = Emitter(name, group.leaves, group.outputs, table, (threads, 1, 1), index, fused=target.has_fma)
         if target.has_threads:
             return e.call(_threads(e, group, target, spans, threads), label)
-        return e.call(_blocks(e, group, target, spans, lanes), label)
+        return e.call(_blocks(e, group, target, spans, lanes, schedule), label)
 
-    return widest(lower, 1 if target.has_threads else target.limits.vector_width)
+    run = math.prod(group.domain[slice(*spans[-1])]) if spans else 1
+    return widest(lower, group_lanes(group, target, schedule, run))
 
 
 def _element(e: Emitter, group: Group, runs: list[Run], streamed: Sequence[Value] = ()) -> None:
@@ -72,23 +80,26 @@ def _threads(
     return (blocks, 1, 1)
 
 
-def _blocks(e: Emitter, group: Group, target: Target, spans: list[tuple[int, int]], lanes: int) -> tuple[int, int, int]:
+def _blocks(
+    e: Emitter, group: Group, target: Target, spans: list[tuple[int, int]], lanes: int, schedule: Schedule
+) -> tuple[int, int, int]:
     """Blocks of rows; the last run of dimensions is the loop of ``lanes`` elements at once."""
     b = e.b
     if not spans:
         _element(e, group, [])
         return (1, 1, 1)
-    streamed = [v for v in group.outputs if is_streamed(v)] if lanes > 1 else []
+    streamed = [v for v in group.outputs if is_streamed(v, schedule)] if lanes > 1 else []
     outer, (first, end) = spans[:-1], spans[-1]
     rows = math.prod(group.domain[: outer[-1][1]]) if outer else 1
     inner = math.prod(group.domain[first:end])
     least = 16 if group.anchor is not None else 2048
-    chunk = inner if outer and inner <= 4 * least else max(least, -(-inner // BLOCKS))
+    blocks = schedule.blocks or BLOCKS
+    chunk = inner if outer and inner <= 4 * least else max(least, -(-inner // blocks))
     chunk = -(-chunk // ALIGNED) * ALIGNED if chunk < inner else chunk
     columns = max(1, -(-inner // chunk))
     if columns > target.limits.max_grid[0]:
         columns, chunk = 1, inner
-    per_block = max(-(-least // max(1, inner)), -(-rows // (BLOCKS * 4)), -(-rows // target.limits.max_grid[1]), 1)
+    per_block = max(-(-least // max(1, inner)), -(-rows // (blocks * 4)), -(-rows // target.limits.max_grid[1]), 1)
     total = run_of(e, group.domain, first, end, b.i(0)).total
     one_chunk = columns == 1
     low = b.i(0)

@@ -50,6 +50,7 @@ def in_vectors(
     """Partial results in vectors, several of them at once where that hides how long one step takes."""
     e, b, lanes, width = rows.e, rows.e.b, rows.lanes, len(neutral)
     vectors = 1 if rows.length < 4 * lanes or rows.costly_behind([r.operands[0] for r in rows.reductions]) else 4
+    vectors = rows.schedule.partials or vectors
     *lead, last = rows.inner
     total = run_of(e, rows.group.domain, *last, b.i(0)).total
     blocks, whole = multiple(e, total, vectors * lanes), multiple(e, total, lanes)

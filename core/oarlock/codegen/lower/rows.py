@@ -20,8 +20,9 @@ from oarlock.codegen.lower.domain import cuts, member_index, run_of, runs_betwee
 from oarlock.codegen.lower.elementwise import combine, identity
 from oarlock.codegen.lower.emitter import EmitElement, Emitter
 from oarlock.codegen.lower.index import Run
-from oarlock.codegen.lower.vectors import each_element, is_streamed, widest
+from oarlock.codegen.lower.vectors import each_element, group_lanes, is_streamed, widest
 from oarlock.codegen.math import FUNCTIONS
+from oarlock.codegen.schedule import RULES, Schedule
 from oarlock.dtypes import DType
 from oarlock.ir import Operation, Value
 from oarlock.ops import tensor
@@ -33,27 +34,44 @@ SHORT = 64
 """Rows of at most so many elements are reduced in order."""
 THREADS = 128
 """Threads that share a row on targets with threads."""
+BLOCKS = 256
+"""Blocks to aim at where a block is a function."""
 KEEP, KEPT = 8192, 2
 """The longest row of which elements are kept between passes, and how many of each element."""
 
 
 def lower_rows(
-    group: Group, target: Target, table: dict[str, EmitElement], name: str, label: str, index: DType
+    group: Group,
+    target: Target,
+    table: dict[str, EmitElement],
+    name: str,
+    label: str,
+    index: DType,
+    schedule: Schedule = RULES,
 ) -> KernelCall:
     """A kernel for a group with reductions."""
 
     def lower(lanes: int) -> KernelCall:
-        rows = Rows(group, target, table, name, index, lanes)
+        rows = Rows(group, target, table, name, index, lanes, schedule)
         return rows.e.call(rows.lower(), label)
 
-    return widest(lower, 1 if target.has_threads else target.limits.vector_width)
+    first, end = runs_between(group.domain, cuts(group))[-1]
+    return widest(lower, group_lanes(group, target, schedule, math.prod(group.domain[first:end])))
 
 
 class Rows:
     def __init__(
-        self, group: Group, target: Target, table: dict[str, EmitElement], name: str, index: DType, lanes: int
+        self,
+        group: Group,
+        target: Target,
+        table: dict[str, EmitElement],
+        name: str,
+        index: DType,
+        lanes: int,
+        schedule: Schedule,
     ) -> None:
         self.lanes = lanes
+        self.schedule = schedule
         self.group = group
         self.target = target
         spans = runs_between(group.domain, cuts(group))
@@ -64,7 +82,7 @@ class Rows:
         self.count = math.prod(group.domain[k] for k in range(len(group.domain)) if k not in group.reduced)
         self.column = group.is_column
         self.shared = target.has_threads and not self.column and self.length > SHORT
-        threads = min(THREADS, target.limits.max_threads) if target.has_threads else 1
+        threads = min(schedule.threads or THREADS, target.limits.max_threads) if target.has_threads else 1
         self.threads = 1 << (threads.bit_length() - 1)  # halving needs a power of two
         self.e = Emitter(name, group.leaves, group.outputs, table, (self.threads, 1, 1), index, fused=target.has_fma)
         self.reductions = [m for m in group.members if m.name in REDUCTIONS and not is_free(m)]
@@ -82,9 +100,8 @@ class Rows:
             return self.strided(self.count, thread, self.threads)
         if self.column and self.outer:
             return columns(self)
-        per_block = max(
-            1, -(-self.count // 256), 2048 // max(1, self.length), -(-self.count // self.target.limits.max_grid[0])
-        )
+        most = min(self.schedule.blocks or BLOCKS, self.target.limits.max_grid[0])
+        per_block = max(1, -(-self.count // most), 2048 // max(1, self.length))
         step = e.parameter(per_block, b.index)
         start = b.mul(b.position("block_id", 0), step)
         e.loop(start, b.min(b.add(start, step), e.size(self.count, "rows")), self.one_row)
@@ -196,7 +213,7 @@ class Rows:
     def each(self, outer: Sequence[Run], values: Sequence[Value]) -> None:
         """Store ``values`` at every element of the row."""
         e, b = self.e, self.e.b
-        streamed = [v for v in values if is_streamed(v)]
+        streamed = [v for v in values if is_streamed(v, self.schedule)]
         *lead, last = self.inner or [(0, 0)]
 
         def nest(depth: int, runs: list[Run]) -> None:

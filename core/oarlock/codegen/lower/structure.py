@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from oarlock.codegen.free import is_free
 from oarlock.codegen.fuse import Group
 from oarlock.codegen.lower.call import KernelCall
+from oarlock.codegen.schedule import Schedule
 from oarlock.codegen.values import ints
 from oarlock.ir import Operation, Value
 from oarlock.ir.attributes import attribute_key
 from oarlock.target import Target
 
-__all__ = ["lower_once"]
+__all__ = ["Structure", "lower_once"]
 
 CAPACITY = 4096
 """Structures remembered; the oldest goes first."""
@@ -36,7 +37,7 @@ class _Template:
     label: str
 
 
-class _Structure:
+class Structure:
     """Numbers the values of a group in the order in which its members reach them."""
 
     def __init__(self, group: Group) -> None:
@@ -85,10 +86,11 @@ _templates: dict[Hashable, _Template] = {}
 _lock = threading.Lock()
 
 
-def lower_once(group: Group, target: Target, lower: Callable[[], KernelCall]) -> KernelCall:
-    """What ``lower()`` gives for ``group``, from memory where a group of the same structure was lowered before."""
-    structure = _Structure(group)
-    key = (target, structure.key)
+def lower_once(group: Group, target: Target, schedule: Schedule, lower: Callable[[], KernelCall]) -> KernelCall:
+    """What ``lower()`` gives for ``group`` by ``schedule``, from memory where a group of the same structure was lowered
+    like that before."""
+    structure = Structure(group)
+    key = (target, structure.key, schedule)
     found = _templates.get(key)
     if found is None:
         call = lower()
@@ -101,7 +103,7 @@ def lower_once(group: Group, target: Target, lower: Callable[[], KernelCall]) ->
     return _instantiate(found, structure.values, (*group.leaves, *group.outputs), len(group.outputs))
 
 
-def _template(call: KernelCall, structure: _Structure) -> _Template:
+def _template(call: KernelCall, structure: Structure) -> _Template:
     scalars = tuple((structure.numbers[s],) if isinstance(s, Value) else s for s in call.scalars)
     starts = tuple((position, structure.numbers[value], dim) for position, value, dim in call.starts)
     return _Template(call.function, call.grid, scalars, starts, call.label)

@@ -20,15 +20,19 @@ from oarlock.codegen.lower.index import Run, single, split_linear
 from oarlock.codegen.lower.tile_operands import ACROSS, Product
 from oarlock.codegen.lower.tiling import Tiling
 from oarlock.codegen.lower.vectors import each_element, widest
+from oarlock.codegen.schedule import schedule_of
 from oarlock.codegen.values import shape_of
 from oarlock.dtypes import DType
 from oarlock.ir import Value
+from oarlock.ir.extents import known
 from oarlock.ops import tensor
 from oarlock.target import Target
 
 __all__ = ["lower_tiles"]
 
 THREADS = 64
+BLOCKS = 256
+"""Blocks to aim at where a block is a function."""
 CACHE_BYTES = 256 << 10
 """What panels of columns may take of the cache that a core has to itself."""
 
@@ -61,6 +65,7 @@ class _Tiles:
         """How many elements of a finished tile are computed at once."""
         self.group = group
         self.op = group.anchor
+        self.schedule = schedule_of(self.op)
         self.plan = plan
         self.target = target
         self.threads = min(THREADS, target.limits.max_threads) if target.has_threads else 1
@@ -96,7 +101,7 @@ class _Tiles:
 
         def tile(t: Value, _: list[Value]) -> list[Value]:
             *outer, group, row, place = split_linear(b, t, counts, sizes)
-            column = b.add(b.mul(group, b.i(together)), place)
+            column = b.add(b.mul(group, sizes[-1]), place)
             self.tile(dict(zip(rest, outer, strict=True)), row, column)
             return []
 
@@ -106,7 +111,7 @@ class _Tiles:
             start = b.add(b.mul(b.position("block_id", 0), b.i(self.threads)), b.position("thread_id", 0))
             e.loop(start, e.size(total, "tiles"), tile, step=e.parameter(blocks * self.threads, b.index))
             return (blocks, 1, 1)
-        per_block = max(1, -(-total // 256), -(-total // most))
+        per_block = max(1, -(-total // (self.schedule.blocks or BLOCKS)), -(-total // most))
         step = e.parameter(per_block, b.index)
         start = b.mul(b.position("block_id", 0), step)
         e.loop(start, b.min(b.add(start, step), e.size(total, "tiles")), tile)
@@ -117,8 +122,10 @@ class _Tiles:
         if self.op.name != "schedule.packed_product":
             return 1
         panel = math.prod(shape_of(self.op.operands[1])[-2:]) * self.dtype.itemsize
-        most = max(1, min(column_tiles, CACHE_BYTES // max(1, panel)))
-        return max(n for n in range(1, most + 1) if column_tiles % n == 0)
+        most = max(1, (self.schedule.cache_kib << 10 or CACHE_BYTES) // max(1, panel))
+        if column_tiles <= most:
+            return max(1, column_tiles)
+        return next(n for n in range(known(most), 0, -1) if column_tiles % n == 0)
 
     def tile(self, at: dict[int, Value], row: Value, column: Value) -> None:
         """Compute one tile; what lies past the last row or column is computed on clamped operands and not stored."""

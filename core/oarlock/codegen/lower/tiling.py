@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 from oarlock.codegen.free import is_free
 from oarlock.codegen.lower.anchors import accumulator, pairs
+from oarlock.codegen.schedule import schedule_of
 from oarlock.codegen.values import ints, shape_of
 from oarlock.dtypes import DType
 from oarlock.ir import Operation, Value
+from oarlock.ir.extents import known
 from oarlock.ops import tensor
 from oarlock.target import Target
 
@@ -56,6 +58,8 @@ class Tiling:
 
 
 NONE = range(0)
+LEAST_COLUMNS = 4
+"""Columns of a result from which on tiles of a convolution pay."""
 
 
 def _one(dim: int) -> range:
@@ -63,7 +67,10 @@ def _one(dim: int) -> range:
 
 
 def tiling(op: Operation, target: Target) -> Tiling | None:
-    """The tiling of a contraction on ``target``; None where tiles do not pay and each element is computed by itself."""
+    """The tiling of a contraction on ``target``; None where tiles do not pay and each element is computed by itself.
+
+    What the operation's own schedule says comes before the table.
+    """
     if op.name == "array.dot_general":
         return _tile_product(op, target)
     if op.name == "schedule.convolution":
@@ -96,16 +103,22 @@ def _tile_product(op: Operation, target: Target) -> Tiling | None:
     row_dims = _one(len(bx) + len(fx) - 1) if fx else NONE
     rows = shape_of(x)[fx[-1]] if fx else 1
     most_rows, most_vectors = _rows_limit(target)
+    schedule = schedule_of(op)
     if fy and contiguous_along(y, fy[-1]) and shape_of(y)[fy[-1]] >= 4:
         columns = shape_of(y)[fy[-1]]
         lanes = min(width, 1 << (columns.bit_length() - 1))
-        vectors = max(1, min(most_vectors if rows > 1 else 4, columns // lanes))
-        return Tiling(row_dims, _one(len(bx) + len(fx) + len(fy) - 1), lanes, min(rows, most_rows), vectors, False)
+        most_vectors = schedule.vectors or (most_vectors if rows > 1 else 4)
+        vectors = known(max(1, min(most_vectors, columns // lanes)))
+        most_rows = schedule.rows or most_rows
+        return Tiling(
+            row_dims, _one(len(bx) + len(fx) + len(fy) - 1), lanes, known(min(rows, most_rows)), vectors, False
+        )
     if len(cx) == 1 and contiguous_along(x, cx[0]) and contiguous_along(y, cy[0]) and shape_of(x)[cx[0]] >= 4:
         lanes = min(width, 1 << (shape_of(x)[cx[0]].bit_length() - 1))
         column_dims = _one(len(bx) + len(fx) + len(fy) - 1) if fy else NONE
         columns = shape_of(y)[fy[-1]] if fy else 1
-        return Tiling(row_dims, column_dims, lanes, min(rows, 4), min(columns, 4), True)
+        most = (schedule.rows or 4, schedule.vectors or 4)
+        return Tiling(row_dims, column_dims, lanes, known(min(rows, most[0])), known(min(columns, most[1])), True)
     return None
 
 
@@ -126,12 +139,19 @@ def _tile_convolution(op: Operation, target: Target) -> Tiling | None:
     groups = op.attributes["groups"]
     assert isinstance(groups, int)
     most_rows, most_vectors = _rows_limit(target)
-    if width < 2 or columns < 4:
+    if width < 2 or columns < LEAST_COLUMNS:
         return None
     lanes = min(width, 1 << (columns.bit_length() - 1))
-    vectors = max(1, min(most_vectors, columns // lanes))
+    schedule = schedule_of(op)
+    most_rows = schedule.rows or most_rows
+    vectors = known(max(1, min(schedule.vectors or most_vectors, columns // lanes)))
     per_group = shape[1] // groups
     if per_group == 1 and len(shape) > 3:
-        return Tiling(_one(len(shape) - 2), _one(len(shape) - 1), lanes, min(4, shape[-2]), vectors, False)
-    rows = min(most_rows, shape[1]) if groups == 1 else max(r for r in range(1, most_rows + 1) if per_group % r == 0)
+        rows = known(min(schedule.rows or 4, shape[-2]))
+        return Tiling(_one(len(shape) - 2), _one(len(shape) - 1), lanes, rows, vectors, False)
+    rows = (
+        known(min(most_rows, shape[1]))
+        if groups == 1
+        else max(r for r in range(1, most_rows + 1) if per_group % r == 0)
+    )
     return Tiling(_one(1), _one(len(shape) - 1), lanes, rows, vectors, False)

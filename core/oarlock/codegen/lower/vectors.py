@@ -5,17 +5,39 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from oarlock.codegen.fuse import Group
 from oarlock.codegen.kernel.builder import NotVectorisable
 from oarlock.codegen.lower.call import KernelCall
 from oarlock.codegen.lower.emitter import Emitter
+from oarlock.codegen.math import FUNCTIONS
+from oarlock.codegen.schedule import Schedule
 from oarlock.codegen.values import numel
 from oarlock.ir import Value
 from oarlock.ops import tensor
+from oarlock.target import Target
 
-__all__ = ["each_element", "is_streamed", "multiple", "widest"]
+__all__ = ["each_element", "group_lanes", "is_streamed", "multiple", "widest"]
 
+LONG = 16
+"""Vectors of a run from which on what is left over does not count."""
 STREAM_BYTES = 32 << 20
 """From here on a result is written past the caches, which would not keep it for its reader."""
+
+
+def group_lanes(group: Group, target: Target, schedule: Schedule, run: int) -> int:
+    """Elements of one vector in a kernel of ``group``, whose innermost loops walk ``run`` elements.
+
+    Two of the target's vectors where an elementary function is computed, since one alone waits for each of its steps;
+    but not where that leaves more of a short run to be computed one by one.
+    """
+    width = target.limits.vector_width
+    if target.has_threads or width == 1:
+        return 1
+    if schedule.lanes:
+        return schedule.lanes
+    results = [m.results[0] for m in group.members if m.name.removeprefix("array.") in FUNCTIONS]
+    pays = run >= LONG * width or run % (2 * width) < width
+    return 2 * width if results and pays and all(tensor(v).dtype.bits <= 32 for v in results) else width
 
 
 def widest(lower: Callable[[int], KernelCall], lanes: int) -> KernelCall:
@@ -26,8 +48,10 @@ def widest(lower: Callable[[int], KernelCall], lanes: int) -> KernelCall:
     return lower(1)
 
 
-def is_streamed(value: Value) -> bool:
+def is_streamed(value: Value, schedule: Schedule) -> bool:
     """Whether an array is so large that storing it reads every line of it into a cache in vain."""
+    if schedule.stream:
+        return schedule.stream == "always"
     return numel(value) * tensor(value).dtype.itemsize >= STREAM_BYTES
 
 

@@ -80,12 +80,28 @@ def test_consumers_are_computed_on_the_tile() -> None:
     assert_close(got, [np.maximum(given[0] @ given[1] + given[2], 0)], 1e-4, 1e-4)
 
 
+def pack_small_convolutions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packing, "LEAST_PIXELS", 4)
+    monkeypatch.setattr(packing, "LEAST_OUTPUTS", (4, 4, 4))
+    monkeypatch.setattr(packing, "LEAST_MORE", 0)
+
+
+@pytest.mark.parametrize(
+    "outputs, size, packed", [(16, 40, False), (191, 40, False), (192, 40, True), (63, 9, False), (64, 9, True)]
+)
+def test_convolutions_with_few_outputs_read_the_image_as_it_is(outputs: int, size: int, packed: bool) -> None:
+    window = {"strides": (1, 1), "padding": ((0, 0), (0, 0)), "dilation": (1, 1), "groups": 1}
+    types = [t(1, 16, size, size), t(outputs, 16, 1, 1)]
+    lowered = lower(prepare(program(types, lambda b, x, w: b("convolution", x, w, **window))), FUNCTIONS)
+    assert ("packed" in lowered.calls[-1].label) == packed
+
+
 @pytest.mark.parametrize("strides", [(1, 1), (2, 3)])
 @pytest.mark.parametrize("images", [1, 3])
 def test_convolutions_of_single_elements_are_products(
     images: int, strides: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packing, "LEAST_PIXELS", 4)
+    pack_small_convolutions(monkeypatch)
     types = [t(images, 5, 7, 9), t(8, 5, 1, 1), t(8, 1, 1)]
 
     def body(b: ArrayBuilder, x: Value, w: Value, bias: Value) -> Value:
@@ -102,7 +118,7 @@ def test_convolutions_of_single_elements_are_products(
 
 @pytest.mark.parametrize("padding", [0, 1])
 def test_convolutions_of_small_images_are_products(padding: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packing, "LEAST_PIXELS", 4)
+    pack_small_convolutions(monkeypatch)
     types = [t(2, 4, 6, 7), t(7, 4, 3, 2)]
     window = {"strides": (1, 2), "padding": ((padding, 0), (0, padding)), "dilation": (2, 1), "groups": 1}
     function = program(types, lambda b, x, w: b("convolution", x, w, **window))

@@ -72,9 +72,21 @@ def test_vectors_where_neighbours_are_neighbours(name: str) -> None:
     from oarlock.ir.interpret import interpret
 
     assert_close(got, interpret(function, given), 1e-3 if types[0].dtype.bits == 16 else 1e-5, 1e-5)
-    assert (loads(calls[-1].function, 8) > 0) == expected
+    assert (loads(calls[-1].function, 8) + loads(calls[-1].function, 16) > 0) == expected
     ramps = [op for op in operations(calls[0].function) if op.name == "kernel.ramp"]
     assert bool(ramps) == (name in ("position", "causal"))
+
+
+@pytest.mark.parametrize(("columns", "lanes"), [(70, 16), (63, 8), (64, 16), (127, 8), (143, 16)])
+def test_elementary_functions_take_two_vectors_at_once(columns: int, lanes: int) -> None:
+    """But for short rows of which more would be left over."""
+    types = [t(3, columns), t(3, 1)]
+    for body, expected in (
+        (lambda b, x, y: b("exp", b("add", x, y)), lanes),
+        (lambda b, x, y: b("add", x, y), 8),
+    ):
+        (call,) = run_lowered(program(types, body), random_operands(types), FUNCTIONS)[1]
+        assert loads(call.function, expected) and not loads(call.function, 24 - expected)
 
 
 def test_elementary_functions_of_a_row_are_computed_once() -> None:
@@ -108,7 +120,7 @@ def test_large_results_are_streamed_where_they_are_aligned(
     assert_close(got, interpret(function, given), 1e-5, 1e-6)
     stores = [op for op in operations(calls[-1].function) if op.name == "kernel.store" and op.attributes.get("stream")]
     assert stores
-    assert all(op.operands[2].type.lanes == 8 for op in stores)
+    assert all(op.operands[2].type.lanes == (16 if kind == "rows" and columns > 64 else 8) for op in stores)
 
 
 def test_small_results_are_not_streamed() -> None:

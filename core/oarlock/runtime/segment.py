@@ -1,0 +1,79 @@
+"""A stretch of a plan's launches, given to the driver once and replayed by one call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from oarlock.abi import KernelSignature
+from oarlock.hal import LaunchStep
+from oarlock.ir import Value
+from oarlock.runtime.device import NULL_BYTES, Device
+from oarlock.runtime.lane import Lane
+from oarlock.runtime.program import PreparedPlan
+
+if TYPE_CHECKING:
+    from oarlock.runtime.plan import Launch
+
+__all__ = ["Segment"]
+
+
+class Segment:
+    """Launches that the driver keeps. Its bindings are the plan's arena, where it uses that, and values outside it.
+
+    ``slots`` numbers the values of the plan, ``arena`` is the arena's own slot; ``offsets`` places what lies in it, and
+    ``sizes`` are the bytes of each value.
+    """
+
+    __slots__ = ("_moving", "_plan", "_scalars", "_slots")
+
+    def __init__(
+        self,
+        device: Device,
+        launches: Sequence[Launch],
+        slots: Mapping[Value, int],
+        arena: int,
+        offsets: Mapping[Value, int],
+        sizes: Mapping[Value, int],
+    ) -> None:
+        numbers: dict[int, int] = {}
+        moving: dict[int, list[tuple[int, KernelSignature, int]]] = {}
+        self._scalars: list[tuple[int, KernelSignature, int, int]] = []
+        """(step, its signature, position in the scalar block, slot) of what is another number in each run."""
+        steps: list[LaunchStep] = []
+        for position, launch in enumerate(launches):
+            signature = launch.signature
+            values: list[int | float] = []
+            bindings: list[tuple[int, int, int]] = []
+            for i, (value, argument) in enumerate(zip(launch.buffers, signature.buffers, strict=True)):
+                base, element = device.split_offset(offsets.get(value, 0), argument.storage.itemsize)
+                slot = arena if value in offsets else slots[value]
+                values.append(element)
+                bindings.append((numbers.setdefault(slot, len(numbers)), base, sizes[value] or NULL_BYTES))
+                if slot != arena:
+                    moving.setdefault(slot, []).append((position, signature, i))
+            for i, scalar in enumerate(launch.scalars):
+                if isinstance(scalar, Value):
+                    self._scalars.append((position, signature, len(bindings) + i, slots[scalar]))
+                values.append(0 if isinstance(scalar, Value) else scalar)
+            block = signature.pack(values)
+            steps.append(
+                LaunchStep(launch.program, signature.name, launch.grid, signature.block, tuple(bindings), block)
+            )
+        self._slots = tuple(numbers)
+        self._moving = moving
+        self._plan: PreparedPlan = device.prepare(steps)
+
+    def replay(self, lane: Lane, places: Sequence[Any]) -> None:
+        """Submit the launches on ``places``: (buffer, byte offset) or a number for each slot of the plan."""
+        patches: list[tuple[int, int, bytes]] = []
+        buffers = []
+        for slot in self._slots:
+            buffer, offset = places[slot]
+            buffers.append(buffer)
+            if offset and slot in self._moving:
+                for position, signature, i in self._moving[slot]:
+                    patches.append((position, *signature.field(i, offset // signature.buffers[i].storage.itemsize)))
+        for position, signature, i, slot in self._scalars:
+            patches.append((position, *signature.field(i, places[slot])))
+        self._plan.submit(lane, buffers, patches)
