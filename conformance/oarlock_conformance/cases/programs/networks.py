@@ -57,7 +57,7 @@ def _log_softmax(x: Any, weight: Any, f: Any) -> Any:
     return shifted - f.log(f.sum(f.exp(shifted), axis=-1, keepdims=True)) * weight
 
 
-_ROWS: dict[str, Function] = {
+ROWS: dict[str, Function] = {
     "rms_norm": _rms_norm,
     "layer_norm": _layer_norm,
     "softmax": _softmax,
@@ -73,8 +73,8 @@ def _row_case(name: str, function: Function) -> None:
             _compare(stage, name, lambda x, w: function(x, w, ol), lambda x, w: function(x, w, np), x, weight)
 
 
-for _name in _ROWS:
-    _row_case(_name, _ROWS[_name])
+for _name in ROWS:
+    _row_case(_name, ROWS[_name])
 
 
 def _gelu(x: Any, y: Any, f: Any) -> Any:
@@ -105,7 +105,7 @@ def _adam(x: Any, y: Any, f: Any) -> Any:
     return x - 0.01 * (first / 0.19) / (f.sqrt(second / 0.002) + 1e-8)
 
 
-_ELEMENTS: dict[str, Function] = {
+ELEMENTS: dict[str, Function] = {
     "gelu": _gelu, "swiglu": _swiglu, "bias": _bias, "rotary": _rotary, "dropout": _dropout, "adam": _adam,
 }  # fmt: skip
 
@@ -118,11 +118,11 @@ def _element_case(name: str, function: Function) -> None:
             _compare(stage, name, lambda x, y: function(x, y, ol), lambda x, y: function(x, y, np), x, y)
 
 
-for _name in _ELEMENTS:
-    _element_case(_name, _ELEMENTS[_name])
+for _name in ELEMENTS:
+    _element_case(_name, ELEMENTS[_name])
 
 
-def _attend(operands: Sequence[Any], f: Any) -> Any:
+def attend(operands: Sequence[Any], f: Any) -> Any:
     """softmax(q k^T / 8 + mask) v, over (heads, rows, depth)."""
     q, k, v, mask = operands
     turned = ol.permute_dims(k, (0, 2, 1)) if f is ol else np.swapaxes(k, 1, 2)
@@ -139,7 +139,7 @@ def _attention_case(name: str, contract: str, hidden: Callable[[int, int], np.nd
             v, mask = stage.random(2, keys, columns, seed=2), np.zeros((rows, keys), np.float32)
             mask[hidden(rows, keys)] = -np.inf
             operands = (q, k, v, mask)
-            _compare(stage, "attention", lambda *x: _attend(x, ol), lambda *x: _attend(x, np), *operands)
+            _compare(stage, "attention", lambda *x: attend(x, ol), lambda *x: attend(x, np), *operands)
 
 
 def _nothing(rows: int, keys: int) -> np.ndarray:
