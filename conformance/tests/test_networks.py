@@ -1,4 +1,4 @@
-"""What networks are made of is one kernel each, on every kind of target; attention is one besides the copies it packs."""
+"""What networks are made of is one kernel each on every kind of target; attention is one, and copies for it."""
 
 from __future__ import annotations
 
