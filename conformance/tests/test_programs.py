@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from oarlock.config import config
-from oarlock.runtime import open_device, plan
+from oarlock.runtime import Device, open_device, plan
 from oarlock_conformance.case import LEVELS, Options, Outcome
 from oarlock_conformance.cases import level, programs
 from oarlock_conformance.cases.programs.register import CASES
@@ -42,7 +42,9 @@ def test_level_is_listed_and_its_cases_apply() -> None:
     assert set(planned) == set(CASES)
     assert planned["devices.copies/dtypes"].unsupported == ""
     assert planned["arrays.values/unsupported"].unsupported == "the device stores every dtype"
-    assert {case.group for case in planned.values()} == {"compiled", "memory", "arrays", "threads", "devices", "life"}
+    assert {case.group for case in planned.values()} == {
+        "compiled", "memory", "arrays", "threads", "devices", "life", "networks",
+    }  # fmt: skip
     assert all(case.contract for case in planned.values())
 
 
@@ -72,12 +74,14 @@ def patient(uncached: None, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_stale_scalars_are_seen(patient: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """A plan that keeps the first run's scalars."""
     good = plan.Plan._bind
-    kept: dict[int, Any] = {}
+    kept: dict[tuple[int, int], Any] = {}
 
-    def bind(self: Any, arguments: Any, operands: Any, where: Any, scalars: Any) -> None:
-        good(self, arguments, operands, where, scalars)
-        if scalars:
-            scalars.update(kept.setdefault(id(self), dict(scalars)))
+    def bind(self: Any, operands: Any) -> Any:
+        stale = [
+            kept.setdefault((id(self), i), given) if isinstance(given, int | float) else given
+            for i, given in enumerate(operands)
+        ]
+        return good(self, stale)
 
     monkeypatch.setattr(plan.Plan, "_bind", bind)
     outcome = run("sim", "compiled.replay/scalars")["compiled.replay/scalars"]
@@ -87,13 +91,13 @@ def test_stale_scalars_are_seen(patient: None, monkeypatch: pytest.MonkeyPatch) 
 
 def test_shared_results_are_seen(patient: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """A plan that gives the memory of one run's results to the next."""
-    good = plan.empty
+    good = Device.allocate_all
     kept: dict[Any, Any] = {}
 
-    def empty(device: Any, dtype: Any, shape: Any, label: str = "") -> Any:
-        return kept.setdefault((device, dtype, shape), good(device, dtype, shape, label=label))
+    def allocate_all(self: Any, lane: Any, wanted: Any) -> Any:
+        return kept.setdefault((self, tuple(wanted)), good(self, lane, wanted))
 
-    monkeypatch.setattr(plan, "empty", empty)
+    monkeypatch.setattr(Device, "allocate_all", allocate_all)
     outcome = run("sim", "compiled.replay/kept")["compiled.replay/kept"]
     assert outcome.state == "failed"
     assert "read after" in outcome.reason

@@ -127,8 +127,9 @@ class _Function(CFunction):
         elif kind in _ROUNDED and source.dtype.is_float:
             operands = [self.value(v) for v in op.operands]
             zeros = [position for position, v in enumerate(op.operands) if _constant(v) == 0]
-            if kind == "div" and 1 in zeros:
-                zeros = [0, 1]  # a sum of nothing is 0 to a compiler that unrolls no turns, and 0 / x is 0
+            summed = op.operands[0].defining_op
+            if kind == "div" and (1 in zeros or (summed is not None and summed.name == "kernel.for")):
+                zeros = sorted({0, *zeros})  # a sum of nothing is 0 to a compiler that unrolls no turns, and 0 / x is 0
             for position in zeros or ([0] if len(set(op.operands)) < len(op.operands) else []):
                 operands[position] = self.exact(operands[position], source)  # else x - x is 0, and x + 0 is x
             self.define(op.result, expression(self.dialect, kind, operands, source.dtype, source.dtype))
