@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 from zlib import crc32
 
 import numpy as np
@@ -35,7 +36,7 @@ def write_case(work: Work, folder: Path) -> None:
     """Write inputs, the reference's results, and the model if it is one, to ``folder``."""
     arrays = work.inputs(np.random.default_rng(crc32(work.name.encode())))
     for number, (name, array) in enumerate(arrays.items()):
-        np.save(folder / f"in-{number}-{name}.npy", array)
+        np.save(folder / f"in-{number}-{quote(name, safe='')}.npy", array)
     if work.model:
         from ci.bench.models import model_file, model_reference
 

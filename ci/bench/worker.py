@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 from ci.bench.peers import Array, Call, CannotError, make
@@ -26,7 +27,7 @@ LEAST, MOST = 3, 200
 def read_arrays(folder: Path, kind: str) -> dict[str, Array]:
     """The arrays that were written as ``KIND-NUMBER-NAME.npy``, in order."""
     found = sorted(folder.glob(f"{kind}-*.npy"), key=lambda path: int(path.name.split("-")[1]))
-    return {path.stem.split("-", 2)[2]: np.load(path) for path in found}
+    return {unquote(path.stem.split("-", 2)[2]): np.load(path) for path in found}
 
 
 def wrong(results: Sequence[Array], expected: Sequence[Array], tolerance: float) -> str:
