@@ -143,7 +143,7 @@ def rounds(
     """
     names = list(ready)
     lost: dict[str, list[float]] = {"others": [], "outside": []}
-    for number in range(count):
+    for number in range(count if names else 0):
         say(f"round {number + 1}/{count}")
         order = names[number % len(names) :] + names[: number % len(names)]
         for name in order if number % 2 == 0 else reversed(order):
