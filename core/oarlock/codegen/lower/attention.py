@@ -19,7 +19,7 @@ from oarlock.codegen.lower.emitter import EmitElement, Emitter
 from oarlock.codegen.lower.index import Run, single, split_linear
 from oarlock.codegen.lower.tiles import THREADS
 from oarlock.codegen.lower.tiling import vector_lanes
-from oarlock.codegen.lower.vectors import each_element, multiple, widest
+from oarlock.codegen.lower.vectors import across_lanes, each_element, multiple, widest
 from oarlock.codegen.values import shape_of
 from oarlock.dtypes import DType
 from oarlock.ir import Value
@@ -218,10 +218,8 @@ class _Attention:
             return e.loop(b.i(0), count, step, [neutral])[0]
         whole = multiple(e, count, lanes)
         (vector,) = e.vector_loop(b.i(0), whole, lanes, step, [b.splat(neutral, lanes)])
-        parts = [b.emit("extract", (vector,), {"index": k}) for k in range(lanes)]
-        while len(parts) > 1:
-            parts = [combine(b, kind, parts[k], parts[k + len(parts) // 2]) for k in range(len(parts) // 2)]
-        return e.loop(whole, count, step, parts, few=True)[0]
+        held = across_lanes(e, vector, lambda x, y: combine(b, kind, x, y))
+        return e.loop(whole, count, step, [held], few=True)[0]
 
     def add_values(self, at: Sequence[Value], c: Value, start: Value, count: Value) -> list[Value]:
         """Add the weighted values of panel ``c``'s columns to the rows' sums."""

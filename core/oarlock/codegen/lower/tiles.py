@@ -19,7 +19,7 @@ from oarlock.codegen.lower.emitter import EmitElement, Emitter
 from oarlock.codegen.lower.index import Run, single, split_linear
 from oarlock.codegen.lower.tile_operands import ACROSS, Product
 from oarlock.codegen.lower.tiling import Tiling
-from oarlock.codegen.lower.vectors import each_element, widest
+from oarlock.codegen.lower.vectors import across_lanes, each_element, widest
 from oarlock.codegen.schedule import schedule_of
 from oarlock.codegen.values import shape_of
 from oarlock.dtypes import DType
@@ -251,17 +251,9 @@ class _Tiles:
         whole = b.mul(b.quot(extent, b.i(lanes)), b.i(lanes))
         zero = b.const(0, self.dtype, lanes)
         vectors = e.loop(b.i(0), whole, lambda k, t: step(k, t, lanes), [zero] * count, step=b.i(lanes))
-        totals = [self.across_lanes(v) for v in vectors]
+        totals = [across_lanes(e, v, b.add) for v in vectors]
         if length % lanes:
             totals = e.loop(whole, extent, lambda k, t: step(k, t, 1), totals)
         for position, value in enumerate(totals):
             i, j = divmod(position, len(columns))
             b.store(self.memory, b.i(i * self.width + j), value)
-
-    def across_lanes(self, vector: Value) -> Value:
-        """The sum of a vector's lanes, in pairs."""
-        b = self.e.b
-        parts = [b.emit("extract", (vector,), {"index": i}) for i in range(self.plan.lanes)]
-        while len(parts) > 1:
-            parts = [b.add(parts[i], parts[i + len(parts) // 2]) for i in range(len(parts) // 2)]
-        return parts[0]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from oarlock.codegen.fuse import Group
-from oarlock.codegen.kernel.builder import NotVectorisable
+from oarlock.codegen.kernel.builder import NotVectorisable, lanes_of
 from oarlock.codegen.lower.call import KernelCall
 from oarlock.codegen.lower.emitter import Emitter
 from oarlock.codegen.math import FUNCTIONS
@@ -16,7 +16,7 @@ from oarlock.ir import Value
 from oarlock.ops import tensor
 from oarlock.target import Target
 
-__all__ = ["each_element", "group_lanes", "is_streamed", "multiple", "widest"]
+__all__ = ["across_lanes", "each_element", "group_lanes", "is_streamed", "multiple", "widest"]
 
 LONG = 16
 """Vectors of a run from which on what is left over does not count."""
@@ -53,6 +53,14 @@ def is_streamed(value: Value, schedule: Schedule) -> bool:
     if schedule.stream:
         return schedule.stream == "always"
     return numel(value) * tensor(value).dtype.itemsize >= STREAM_BYTES
+
+
+def across_lanes(e: Emitter, vector: Value, combine: Callable[[Value, Value], Value]) -> Value:
+    """The lanes of a vector, combined in halves."""
+    parts = [e.b.emit("extract", (vector,), {"index": i}) for i in range(lanes_of(vector))]
+    while len(parts) > 1:
+        parts = [combine(parts[i], parts[i + len(parts) // 2]) for i in range(len(parts) // 2)]
+    return parts[0]
 
 
 def multiple(e: Emitter, count: Value, of: int) -> Value:
