@@ -232,8 +232,8 @@ _LOWERING = (
     Mutation(
         "columns_forget_last_block",
         "lower.columns",
-        "return (-(-width // LANES), -(-outer_count // per_block), 1)",
-        "return (max(1, width // LANES), -(-outer_count // per_block), 1)",
+        "return (-(-width // many), -(-outer_count // per_block), 1)",
+        "return (max(1, width // many), -(-outer_count // per_block), 1)",
     ),
     Mutation(
         "tile_columns_forgotten",
@@ -250,9 +250,9 @@ _LOWERING = (
     Mutation("tile_tail_dropped", "lower.tiles", "if length % lanes:", "if length % lanes > lanes:"),
     Mutation(
         "tile_lanes_lost",
-        "lower.tiles",
-        "parts[i + len(parts) // 2]) for i in range(len(parts) // 2)]",
-        "parts[i]) for i in range(len(parts) // 2)]",
+        "lower.vectors",
+        "combine(parts[i], parts[i + len(parts) // 2])",
+        "combine(parts[i], parts[i])",
     ),
     Mutation(
         "tile_phase_lost",

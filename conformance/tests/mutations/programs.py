@@ -306,7 +306,7 @@ _BODIES: tuple[tuple[str, tuple[tuple[int, ...], ...], _Body], ...] = (
     ("repeated", ((5, 7), (1, 7)), _repeated),
     ("spread", ((3, 5), (3, 4, 5)), _spread),
     ("converted", ((24,),), _converted),
-    ("not numbers", ((5,),), _not_numbers),
+    ("not numbers", ((13,),), _not_numbers),
     ("short numbers", ((40,), (40,)), _short),
     ("running sum", ((1, 1100),), _running),
     ("running back", ((3, 9),), _running_back),
