@@ -120,7 +120,7 @@ class HostMemory:
 
     @classmethod
     def _huge(cls, nbytes: int) -> HostMemory:
-        block = mmap.mmap(-1, nbytes + _HUGE_PAGE)
+        block = _anonymous(nbytes + _HUGE_PAGE)
         start = ctypes.addressof(ctypes.c_ubyte.from_buffer(block))
         skip = -start % _HUGE_PAGE
         if hasattr(mmap, "MADV_HUGEPAGE"):
@@ -129,6 +129,12 @@ class HostMemory:
             except OSError:
                 pass  # a kernel without huge pages: the memory is as good, only slower
         return cls(start + skip, memoryview(block)[skip : skip + nbytes], block)
+
+
+def _anonymous(nbytes: int) -> mmap.mmap:
+    if hasattr(mmap, "MAP_PRIVATE"):  # shared memory, the default, gets no huge pages on most systems
+        return mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    return mmap.mmap(-1, nbytes)
 
 
 def pieces(grid: Grid, wanted: int) -> Iterator[tuple[Grid, Grid]]:

@@ -159,6 +159,18 @@ def test_memory_outlives_release_while_a_view_lives() -> None:
     assert memory.address == 0 and array.sum(dtype=np.int64) == 9 * (3 << 20)
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_large_memory_is_private() -> None:
+    """Shared anonymous memory gets no huge pages on most systems, whatever it asks for."""
+    memory = HostMemory.allocate(3 << 20)
+    child = os.fork()
+    if child == 0:
+        memory.view[7] = 42
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert memory.view[7] == 0
+
+
 def test_memory_beyond_reason_raises() -> None:
     with pytest.raises(OutOfMemoryError):
         HostMemory.allocate(1 << 60)
