@@ -151,4 +151,4 @@ class Side:
         x = b("reshape", x, shape=(*self.outer, count, width, self.steps))
         n = len(self.outer)
         x = b("transpose", x, permutation=(*range(n), n, n + 2, n + 1))
-        return b.create("schedule.copy", (b.convert(x, dtype),)).result
+        return b.create("schedule.copy", (b.convert(x, dtype),), {"panels": True}).result

@@ -40,8 +40,11 @@ SCHEDULE = Dialect(
         ),
         OpDefinition(
             "schedule.copy",
-            "The same values, laid out in memory in row-major order.",
+            "The same values, laid out in memory in row-major order. ``panels`` are (panels, steps, width) of a matrix "
+            "of as many rows as steps, which is copied row by row.",
             operands=1,
+            attributes={"panels": bool},
+            optional=frozenset({"panels"}),
             traits=frozenset({traits.PURE}),
             infer=lambda types, attributes: tuple(types),
         ),

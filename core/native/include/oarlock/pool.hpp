@@ -89,7 +89,7 @@ class ThreadPool {
     }
 
   private:
-    static constexpr unsigned kPiecesPerThread = 4;
+    static constexpr unsigned kPiecesPerThread = 16;  // what is left to one of them at the end is small
     static constexpr int kSpins = 2000;  // some tens of microseconds: less than a sleeping thread takes to wake
 
     static std::atomic<ThreadPool *> &instance() {

@@ -22,6 +22,8 @@ BLOCKS = 64
 """Blocks to aim at where a block is a function: enough for many cores, few enough to cost nothing."""
 ALIGNED = 64
 """Elements that blocks of a long run are multiples of, so that they begin where vectors may be streamed."""
+PANEL_LEAST = 8192
+"""Elements of a block that fills panels, at least."""
 THREADS = 128
 """Threads per block where blocks have threads."""
 
@@ -88,6 +90,8 @@ def _blocks(
     if not spans:
         _element(e, group, [])
         return (1, 1, 1)
+    if lanes > 1 and _fills_panels(group, spans, lanes):
+        return _panels(e, group, target, spans, lanes, schedule)
     streamed = [v for v in group.outputs if is_streamed(v, schedule)] if lanes > 1 else []
     outer, (first, end) = spans[:-1], spans[-1]
     rows = math.prod(group.domain[: outer[-1][1]]) if outer else 1
@@ -131,3 +135,40 @@ def _blocks(
 
     e.loop(start, b.min(b.add(start, step), count), body)
     return (columns, -(-rows // per_block), 1)
+
+
+def _fills_panels(group: Group, spans: Sequence[tuple[int, int]], lanes: int) -> bool:
+    """Whether the domain is (..., panels, steps, width) of a copy, all apart, and vectors fill the width."""
+    copied = any(m.name == "schedule.copy" and m.attributes.get("panels") for m in group.members)
+    apart = len(spans) >= 3 and all(end - first == 1 for first, end in spans[-3:])
+    return copied and apart and group.domain[-1] % lanes == 0
+
+
+def _panels(
+    e: Emitter, group: Group, target: Target, spans: list[tuple[int, int]], lanes: int, schedule: Schedule
+) -> tuple[int, int, int]:
+    """Blocks of steps, each through all panels: what is copied is read along its rows."""
+    b = e.b
+    *outer, panel, step, last = spans
+    panels, steps, width = group.domain[-3:]
+    rows = math.prod(group.domain[:-3]) * steps
+    per_block = max(1, -(-PANEL_LEAST // (panels * width)), -(-rows // (schedule.blocks or BLOCKS)))
+    size = e.parameter(per_block, b.index)
+    start = b.mul(b.position("block_id", 0), size)
+
+    def row(position: Value, _: list[Value]) -> list[Value]:
+        *before, at = walk_runs(e, group.domain, [*outer, step], position)
+
+        def one(p: Value, _: list[Value]) -> list[Value]:
+            runs = [*before, run_of(e, group.domain, *panel, p), at]
+            each_element(
+                e, b.i(0), b.i(width), lanes,
+                lambda j, streams: _element(e, group, [*runs, run_of(e, group.domain, *last, j)]),
+            )  # fmt: skip
+            return []
+
+        e.loop(b.i(0), e.size(panels, "domain", panel[0]), one)
+        return []
+
+    e.loop(start, b.min(b.add(start, size), e.size(rows, "rows")), row)
+    return (-(-rows // per_block), 1, 1)

@@ -10,6 +10,7 @@ import pytest
 
 from oarlock import dtypes
 from oarlock.codegen import packing
+from oarlock.codegen.lower import pointwise
 from oarlock.codegen.pipeline import lower, prepare
 from oarlock.dtypes import DType
 from oarlock.ir import TensorType, Value
@@ -133,3 +134,17 @@ def test_small_products_and_targets_with_threads_are_not_packed() -> None:
     assert "packed" not in " ".join(c.label for c in lower(prepare(small), FUNCTIONS).calls)
     types, body = PRODUCTS["whole_tiles"]
     assert "packed" not in " ".join(c.label for c in lower(prepare(program(types, body)), THREADS).calls)
+
+
+def test_panels_are_filled_row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also by several blocks, the last of which has fewer rows; panels that need padding are filled as before."""
+    monkeypatch.setattr(pointwise, "PANEL_LEAST", 1)
+    monkeypatch.setattr(pointwise, "BLOCKS", 4)
+    product = dot(((), ()), ((1,), (0,)))
+    for columns, filled in ((48, True), (40, False)):
+        types = [t(12, 10), t(10, columns)]
+        function = program(types, product)
+        given = random_operands(types)
+        got, calls = run_lowered(function, given, FUNCTIONS)
+        assert_close(got, [given[0] @ given[1]], 1e-4, 1e-4)
+        assert (calls[0].grid == (4, 1, 1)) is filled

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import sqlite3
+import subprocess
+import sys
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -42,21 +43,21 @@ def test_clear_deletes(tmp_path: Path) -> None:
     assert store.read() == [] and not store.path.exists()
 
 
-def _write_many(path: Path, name: str, count: int) -> None:
-    for number in range(count):
-        Store(path).write(replace(RESULT, subject=f"{name} #{number}"))
+_WRITE_MANY = """
+import sys
+from pathlib import Path
+from oarlock.codegen.schedule import RULES
+from oarlock.runtime.tuning.store import Result, Store
+for number in range(8):
+    subject = f"{sys.argv[2]} #{number}"
+    Store(Path(sys.argv[1])).write(Result(subject, "t", "d", RULES, 70, 100, 0.01, 5, True, "2026-01-01", "0"))
+"""
 
 
 def test_processes_write_side_by_side(tmp_path: Path) -> None:
     path = tmp_path / "s.sqlite"
-    context = multiprocessing.get_context("spawn")
-    writers = [context.Process(target=_write_many, args=(path, name, 8)) for name in "ab"]
-    for writer in writers:
-        writer.start()
-    _write_many(path, "c", 8)
-    for writer in writers:
-        writer.join()
-    assert [writer.exitcode for writer in writers] == [0, 0]
+    writers = [subprocess.Popen([sys.executable, "-c", _WRITE_MANY, str(path), name]) for name in "abc"]
+    assert [writer.wait(60) for writer in writers] == [0, 0, 0]
     assert len(Store(path).read("t", "d")) == 24
 
 
@@ -76,7 +77,8 @@ def test_broken_file_is_named_with_the_way_out(tmp_path: Path, content: bytes) -
 
 def test_truncated_file_is_an_error_of_its_own(tmp_path: Path) -> None:
     store = Store(tmp_path / "s.sqlite")
-    _write_many(store.path, "many" * 60, 20)
+    for number in range(20):
+        store.write(replace(RESULT, subject="many" * 60 + f" #{number}"))
     store.path.write_bytes(store.path.read_bytes()[:5000])
     with pytest.raises(TuningError, match="tune --clear"):
         store.read()
