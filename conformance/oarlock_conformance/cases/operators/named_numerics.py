@@ -120,6 +120,27 @@ def sum_overflow(device: Device, options: Options) -> None:
         expect("the sum of 4 x 32000 and 4 x -32000 in float16", got, want)
 
 
+@named(
+    "sum.integers",
+    "sums and products of integers wrap at the width of their dtype, and nowhere before",
+    over=_INTEGERS,
+    quick=(dtypes.int8, dtypes.int32, dtypes.uint32, dtypes.int64),
+)
+def integer_sums(device: Device, options: Options, dtype: DType) -> None:
+    span = np.iinfo(dtype.numpy)
+    x = np.random.default_rng(options.seed).integers(span.min, span.max, (7, 300), dtype.numpy, endpoint=True)
+    x[0] = span.max // 300  # nearly as much as the dtype holds, without wrapping
+    directions = ((1,), (0,), (0, 1))
+
+    def body(b: ArrayBuilder, x: Value) -> list[Value]:
+        return [b(name, x, axes=axes) for axes in directions for name in ("reduce_sum", "reduce_prod")]
+
+    found = iter(compute(device, [x], body))
+    for axes in directions:
+        expect(f"sums of {dtype} along {axes}", next(found), np.add.reduce(x, axes, dtype.numpy))
+        expect(f"products of {dtype} along {axes}", next(found), np.multiply.reduce(x, axes, dtype.numpy))
+
+
 @named("sum.float16_ones", "the mean of 100,000 ones in float16 is 1", stores=(dtypes.float16,))
 def mean_of_ones(device: Device, options: Options) -> None:
     (got,) = compute(device, [np.ones(100_000, np.float16)], lambda b, x: [b("mean", x, axes=(0,))])

@@ -158,10 +158,10 @@ class TanhSaturates(Retelling):
     replacement = "2.0f"
 
 
-@saboteur("elementary", "tanh near 0 is computed as it is far from 0, and loses digits")
+@saboteur("elementary", "tanh near 0 is computed from e^x - 1 where it is taken from e^x, and loses digits")
 class TanhNearZeroInexact(Retelling):
-    pattern = r"\b0\.625f"
-    replacement = "0.001f"
+    pattern = r"\((v\d+) \* \((v\d+ \+ v\d+)\)\) \+ \(\1 - (.+)\);"
+    replacement = r"((\1 * (\2)) + \1) - \3;"
 
 
 @saboteur("convert", "a float that becomes an integer is rounded to the nearest one")
