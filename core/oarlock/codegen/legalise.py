@@ -254,6 +254,10 @@ class _Legaliser:
         stream = bool(op.attributes.get("stream", False))
         self.b.store(self.values[buffer], self.values[index], self.b.raw_convert(x, physical), stream)
 
+    def prefetch(self, op: Operation, kind: str) -> None:
+        buffer, index = op.operands
+        self.b.prefetch(self.values[buffer], self.values[index])
+
     def memory(self, op: Operation, kind: str) -> None:
         dtype, size = op.attributes["dtype"], op.attributes["size"]
         assert isinstance(dtype, DType) and isinstance(size, int)
@@ -296,7 +300,8 @@ class _Legaliser:
 
 _REBUILD: dict[str, Callable[[_Legaliser, Operation, str], None]] = {
     "constant": _Legaliser.constant, "convert": _Legaliser.convert, "bitcast": _Legaliser.bitcast,
-    "load": _Legaliser.load, "store": _Legaliser.store, "local": _Legaliser.memory, "private": _Legaliser.memory,
+    "load": _Legaliser.load, "store": _Legaliser.store, "prefetch": _Legaliser.prefetch,
+    "local": _Legaliser.memory, "private": _Legaliser.memory,
     "block_id": _Legaliser.position, "thread_id": _Legaliser.position, "block_count": _Legaliser.position,
     "barrier": _Legaliser.barrier, "matrix_fma": _Legaliser.matrix_fma, "matrix_store": _Legaliser.matrix_store,
     "for": _Legaliser.for_, "if": _Legaliser.if_,

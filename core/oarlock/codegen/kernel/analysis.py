@@ -7,7 +7,7 @@ from oarlock.ir import Operation, ScalarType, Value
 __all__ = ["INDEX_OPERANDS", "index_arithmetic"]
 
 INDEX_OPERANDS: dict[str, tuple[int, ...]] = {
-    "kernel.load": (1,), "kernel.store": (1,), "kernel.for": (0, 1, 2),
+    "kernel.load": (1,), "kernel.store": (1,), "kernel.prefetch": (1,), "kernel.for": (0, 1, 2),
     "kernel.matrix_fma": (1, 3), "kernel.matrix_store": (1,),
 }  # fmt: skip
 """Which operands of an operation are indices or loop bounds."""

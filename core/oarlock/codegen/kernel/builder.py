@@ -406,6 +406,10 @@ class KernelBuilder:
         """Put what ``matrix_fma`` gave into local memory."""
         self._builder.create("kernel.matrix_store", (buffer, index, total), {"stride": stride, "width": width})
 
+    def prefetch(self, buffer: Value, index: Value) -> None:
+        """Say that what stands at ``index``, which may be out of range, is read soon."""
+        self._builder.create("kernel.prefetch", (buffer, index))
+
     def barrier(self) -> None:
         self._builder.create("kernel.barrier")
 

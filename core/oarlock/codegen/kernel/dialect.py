@@ -25,6 +25,7 @@ the guards, the interpreter checks that they hold, renderers print plainly.
 | extract | vector | lane ``index`` |
 | load | buffer, index | index in range; a vector result loads consecutive elements |
 | store | buffer, index, value | likewise; ``stream``: soon read by nobody, and index is a multiple of the lanes |
+| prefetch | buffer, index | what is there may soon be read; index may be out of range; nothing is computed |
 | block_id thread_id block_count | - | position along ``axis``; int32 |
 | shuffle | number | its value in the thread whose number is this one's xor ``mask``; see below |
 | matrix_fma | buffer, index, buffer, index, total | a step of a matrix unit; see below |
@@ -193,6 +194,12 @@ def _verify_store(op: Operation) -> None:
         raise VerifyError(f"kernel.store: index is {index}, not an integer")
 
 
+def _verify_prefetch(op: Operation) -> None:
+    buffer, index = (operand.type for operand in op.operands)
+    if not isinstance(buffer, BufferType) or not isinstance(index, ScalarType) or not index.dtype.is_integer:
+        raise VerifyError(f"kernel.prefetch takes a buffer and an index, not {buffer} and {index}")
+
+
 def _shuffle(types: Sequence[Type], attributes: Mapping[str, Attribute]) -> Sequence[Type]:
     (source,) = _scalars("shuffle", types)
     mask, width = attributes["mask"], attributes["width"]
@@ -313,6 +320,7 @@ KERNEL = Dialect(
             verify=_verify_store,
             traits=frozenset(),
         ),
+        _define("prefetch", 2, None, results=0, verify=_verify_prefetch, traits=frozenset()),
         *(_define(name, 0, _position, attributes={"axis": int}) for name in ("block_id", "thread_id", "block_count")),
         *(
             _define(name, 0, _memory(name), attributes={"dtype": dtypes.DType, "size": int}, traits=frozenset())

@@ -147,6 +147,8 @@ class _Thread:
             kind = op.name.removeprefix("kernel.")
             if kind == "yield":
                 return [self.values[v] for v in op.operands]
+            if kind == "prefetch":
+                continue
             if kind == "barrier":
                 yield op
             elif kind == "shuffle":

@@ -157,6 +157,13 @@ class Emitter:
             element = self.b.splat(element, lanes)
         self.b.store(self.b.arguments[self.outputs[v]], place, element, stream and lanes > 1)
 
+    def prefetch(self, v: Value, index: Index) -> None:
+        """In a vector loop, say that what stands from ``index`` on, in ``v`` or past its end, is read soon."""
+        if self._wide is None:
+            return
+        name = self.leaves[v]
+        self.b.prefetch(self.b.arguments[name], self.b.add(index.linear(self.b), self.b.arguments[f"offset_{name}"]))
+
     def call(self, grid: tuple[int, int, int], label: str) -> KernelCall:
         """The launch of the finished kernel."""
         scalars, starts = tuple(self.scalar_values), tuple(self.starts)
@@ -346,7 +353,7 @@ def _only_indexes(position: Value) -> bool:
     pending, seen = [position], {position}
     while pending:
         for user, operand in pending.pop().uses:
-            if user.name in ("kernel.load", "kernel.store") and operand in INDEX_OPERANDS[user.name]:
+            if user.name in ("kernel.load", "kernel.store", "kernel.prefetch") and operand in INDEX_OPERANDS[user.name]:
                 continue
             if user.name == "kernel.ramp":
                 continue

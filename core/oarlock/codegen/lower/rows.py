@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from oarlock.codegen.free import REDUCTIONS, is_free
+from oarlock.codegen.free import REDUCTIONS, is_free, significant
 from oarlock.codegen.fuse import Group
 from oarlock.codegen.lower import reductions
 from oarlock.codegen.lower.anchors import accumulator, kind_of
@@ -23,6 +23,7 @@ from oarlock.codegen.lower.index import Run
 from oarlock.codegen.lower.vectors import each_element, group_lanes, is_streamed, widest
 from oarlock.codegen.math import FUNCTIONS
 from oarlock.codegen.schedule import RULES, Schedule
+from oarlock.codegen.values import shape_of
 from oarlock.dtypes import DType
 from oarlock.ir import Operation, Value
 from oarlock.ops import tensor
@@ -38,6 +39,8 @@ BLOCKS = 256
 """Blocks to aim at where a block is a function."""
 KEEP, KEPT = 8192, 2
 """The longest row of which elements are kept between passes, and how many of each element."""
+AHEAD = range(256, 16385)
+"""Lengths of rows that are brought closer while the row before is still worked on: the second cache holds several."""
 
 
 def lower_rows(
@@ -88,6 +91,11 @@ class Rows:
         self.reductions = [m for m in group.members if m.name in REDUCTIONS and not is_free(m)]
         self.kept: dict[Value, Value] = {}
         """Elements that one pass over the row computes and keeps in private memory for the passes behind it."""
+        self.passes = 0
+        """Passes over the row that there are so far."""
+        self.following: list[Run] = []
+        """Where the next row is."""
+        self.far = self.brought_closer()
 
     # --- the grid --------------------------------------------------------------------------------------------------
 
@@ -119,6 +127,9 @@ class Rows:
     def one_row(self, row: Value, _: list[Value]) -> list[Value]:
         e = self.e
         outer = walk_runs(e, self.group.domain, self.outer, row)
+        self.passes = 0
+        if self.far:
+            self.following = walk_runs(e, self.group.domain, self.outer, e.b.add(row, e.b.i(1)))
         self.place(outer, None)
         self.row_level(0, outer)
         elements = [v for v in self.group.outputs if self.group.is_element(v)]
@@ -191,6 +202,22 @@ class Rows:
         rest_outer, rest_inner = iter(outer), iter(inner)
         return [next(rest_inner) if span in self.inner else next(rest_outer) for span in self.order]
 
+    def brought_closer(self) -> list[Value]:
+        """What lies in memory row by row, and has rows for which it pays to fetch the next one in time."""
+        in_rows = len(self.inner) == 1 and self.order[-1] == self.inner[0]
+        exact = type(self.length) is int  # a guard on the length would cost more than this brings
+        if self.lanes == 1 or not in_rows or not exact or self.length not in AHEAD:
+            return []
+        read = {v for m in self.group.members for v in m.operands}
+        domain = tuple(self.group.domain)
+        return [v for v in self.group.leaves if v in read and significant(shape_of(v)) == domain]
+
+    def look_ahead(self, inner: Sequence[Run]) -> None:
+        """In the second pass, which finds the row in a cache and has memory idle, bring the next row closer."""
+        if self.following and self.passes == 1:
+            for value in self.far:
+                self.e.prefetch(value, member_index(self.e, value, self.interleave(self.following, inner)))
+
     def store(self, values: Sequence[Value], runs: Sequence[Run]) -> None:
         for value in values:
             at = member_index(self.e, value, runs)
@@ -225,6 +252,7 @@ class Rows:
 
             def at(j: Value, streams: bool) -> None:
                 inner = [*runs, self.run(last, j)]
+                self.look_ahead(inner)
                 self.place(outer, inner)
                 at_element = self.interleave(outer, inner)
                 for value in values:
@@ -264,6 +292,7 @@ class Rows:
         neutral = [self.e.b.const(identity(k, d), d) for k, d in zip(kinds, wide, strict=True)]
 
         def elements(inner: list[Run]) -> list[Value]:
+            self.look_ahead(inner)
             self.place(outer, inner)
             runs = self.interleave(outer, inner)
             found = []
@@ -285,6 +314,7 @@ class Rows:
             totals = reductions.in_vectors(self, elements, fold, neutral)
         else:
             totals = reductions.in_lanes(self, elements, fold, neutral)
+        self.passes += 1
         self.kept.update(memory)
         for op, total in zip(ops, totals, strict=True):
             self.e.remember(("member", op.result), self.e.b.convert(total, tensor(op.result).dtype))

@@ -57,6 +57,7 @@ C99 = CDialect(
     lane="[{lane}]",
     load="*(const {vector}_at *)({place})",
     store="*({vector}_at *)({place}) = {value};",
+    prefetch="__builtin_prefetch({place}, 0, 2);",
     vector_math=False,
     vector_declaration=(
         "typedef {type} {vector} __attribute__((vector_size({bytes})));\n"

@@ -41,6 +41,8 @@ class CDialect:
     """The line before a loop that is to be unrolled ``{count}`` times."""
     barrier: str = ""
     """The statement that the threads of a block wait in."""
+    prefetch: str = ""
+    """The statement that says that what is at ``{place}`` is read soon. Empty: that is not said."""
     shuffle: str = ""
     """``{value}`` in the thread whose number in the subgroup is this one's xor ``{mask}``. Empty: there is none."""
     matrix: frozenset[str] = frozenset()

@@ -257,6 +257,11 @@ class CFunction:
             for lane in range(type.lanes):
                 self.put(f"{name}[{place} + {lane}] = {self._operand_lane(value, self.value(value), lane)};")
 
+    def prefetch(self, op: Operation) -> None:
+        if self.dialect.prefetch:
+            buffer, index = op.operands
+            self.put(self.dialect.prefetch.format(place=f"{self.names[buffer]} + {self.value(index)}"))
+
     def memory(self, op: Operation) -> None:
         name = self.names[op.result] = self.fresh("m")
         local = op.name == "kernel.local"
@@ -376,7 +381,7 @@ class CFunction:
 
 _PRINTERS: dict[str, Callable[[CFunction, Operation], None]] = {
     "splat": CFunction.splat, "ramp": CFunction.ramp, "extract": CFunction.extract, "load": CFunction.load,
-    "store": CFunction.store,
+    "store": CFunction.store, "prefetch": CFunction.prefetch,
     "local": CFunction.memory, "private": CFunction.memory, "barrier": CFunction.barrier,
     "shuffle": CFunction.shuffle,
     "matrix_fma": CFunction.matrix_fma, "matrix_store": CFunction.matrix_store, "for": CFunction.for_,

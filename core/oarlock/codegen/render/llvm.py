@@ -348,6 +348,13 @@ class _Function:
             self.streams = True
         self.put(f"store {self.typed(value)}, ptr {place}, align {align}{tail}")
 
+    def prefetch(self, op: Operation) -> None:
+        self.module.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        buffer, index = op.operands
+        type = type_of(_memory(buffer))
+        place = self.let(f"getelementptr {type}, ptr {self.names[buffer]}, i64 {self.index(index)}")
+        self.put(f"call void @llvm.prefetch.p0(ptr {place}, i32 0, i32 2, i32 1)")  # to read, into the second cache
+
     def memory(self, op: Operation) -> None:
         """Local memory of a block with one thread is private; all of it stands in the entry block."""
         dtype = _memory(op.result)
@@ -405,7 +412,7 @@ class _Function:
 _PRINTERS: dict[str, Callable[[_Function, Operation], None]] = {
     "select": _Function.select, "convert": _Function.convert, "bitcast": _Function.bitcast,
     "splat": _Function.splat, "ramp": _Function.ramp, "extract": _Function.extract, "load": _Function.load,
-    "store": _Function.store,
+    "store": _Function.store, "prefetch": _Function.prefetch,
     "local": _Function.memory, "private": _Function.memory, "barrier": _Function.barrier,
     "for": _Function.for_, "if": _Function.if_, "block_id": _Function.position, "thread_id": _Function.position,
     "block_count": _Function.position,

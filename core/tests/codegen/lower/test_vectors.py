@@ -129,6 +129,17 @@ def test_small_results_are_not_streamed() -> None:
     assert not any(op.attributes.get("stream") for op in operations(call.function))
 
 
+@pytest.mark.parametrize(("columns", "ahead"), [(255, False), (300, True)])
+def test_second_pass_brings_the_next_row_closer(columns: int, ahead: bool) -> None:
+    """Also from the last row, behind which there is none; the third pass reads nothing from far."""
+    function = program([t(3, columns)], softmax)
+    given = random_operands([t(3, columns)])
+    got, (call,) = run_lowered(function, given, FUNCTIONS)
+    power = np.exp(given[0] - given[0].max(1, keepdims=True))
+    assert_close(got, [power / power.sum(1, keepdims=True)], 1e-5, 1e-6)
+    assert sum(op.name == "kernel.prefetch" for op in operations(call.function)) == ahead
+
+
 def test_vector_loops_refuse_what_looks_at_the_position() -> None:
     value = program([t(8)], lambda b, x: x).regions[0].block.args[0]
     e = Emitter("k", [value], [], {})

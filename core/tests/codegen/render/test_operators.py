@@ -95,6 +95,7 @@ def build(dtype: DType, lanes: int, skip: frozenset[DType] = frozenset(), fused:
 
     def body(index: Value, carried: list[Value]) -> list[Value]:
         loaded = {n: b.load(b.arguments[n], index, lanes) for n in inputs}
+        b.prefetch(b.arguments["x"], b.add(index, b.i(WIDE)))  # far past the end, which is no error
         operations = list(results_of(b, loaded, dtype, skip, fused))
         scalar = b.load(b.arguments["y"], index)
         if lanes > 1:
@@ -229,6 +230,7 @@ def test_every_operator_is_covered() -> None:
         "extract",
         "load",
         "store",
+        "prefetch",
         "for",
         "yield",
         "convert",
