@@ -54,9 +54,8 @@ def all_devices() -> list[Any]:
 def info_of(device: Any) -> DeviceInfo:
     """``device`` as the core sees it."""
     target = target_of(device)
-    notes = ["float16 and bfloat16 stored, computed as float32"]
-    if _CORRECT_DIVIDE not in target.flags:
-        notes.append("float32 division and square root not correctly rounded (2.5 and 3 ulp)")
+    rough = "float32 division and square root not correctly rounded (2.5 and 3 ulp)"
+    notes = ("float16 and bfloat16 stored, computed as float32", rough)
     return DeviceInfo(
         name=device.name,
         vendor=device.vendor,
@@ -65,13 +64,14 @@ def info_of(device: Any) -> DeviceInfo:
         target=target,
         capabilities=frozenset({"streams", "elapsed_time", "fill"}),
         is_accelerator=not device.type & cl.device_type.CPU,
-        notes=tuple(notes),
+        notes=notes[:1] if _CORRECT_DIVIDE in target.flags else notes,
     )
 
 
 def target_of(device: Any) -> Target:
     """What kernels for ``device`` may assume."""
     reported, config = device.single_fp_config, cl.device_fp_config
+    fused = reported & config.FMA and not is_processor(device)  # processors' fma of vectors goes lane by lane
     missing = {"float16", "bfloat16"} if device.double_fp_config else {"float16", "bfloat16", "float64"}
     return Target(
         language="opencl",
@@ -80,24 +80,29 @@ def target_of(device: Any) -> Target:
         compute=frozenset(dtype.name for dtype in dtypes.ALL) - missing,
         storage=(("bool", "uint8"), ("float16", "uint16"), ("bfloat16", "uint16")),
         flush_to_zero=frozenset() if reported & config.DENORM else frozenset({"float32"}),
-        abilities=frozenset({"local_memory", "atomics"} | ({"fma"} if reported & config.FMA else set())),
+        abilities=frozenset({"local_memory", "atomics"} | ({"fma"} if fused else set())),
         limits=_limits_of(device),
     )
 
 
+def is_processor(device: Any) -> bool:
+    """Whether it is the host's processor and nothing else: there a block is a function with vectors, not threads."""
+    return int(device.type) & ~int(cl.device_type.DEFAULT) == int(cl.device_type.CPU)
+
+
 def _limits_of(device: Any) -> Limits:
     """Arguments share one budget, of which buffers may take half; a global size counts work-items in a size_t."""
-    pointer = device.address_bits // 8
-    max_buffers = min(64, device.max_parameter_size // 2 // pointer)
-    x, y, z = (int(size) for size in device.max_work_item_sizes[:3])
+    max_buffers = min(64, device.max_parameter_size // 2 // (device.address_bits // 8))
+    threads = 1 if is_processor(device) else int(device.max_work_group_size)
+    x, y, z = (min(threads, int(size)) for size in device.max_work_item_sizes[:3])
     blocks = min(2**31 - 1, (2**device.address_bits - 1) // max(x, y, z))
     return Limits(
         max_block=(x, y, z),
-        max_threads=device.max_work_group_size,
+        max_threads=threads,
         max_grid=(blocks, blocks, blocks),
         local_memory=device.local_mem_size,
         vector_width=max(1, device.native_vector_width_float),
         max_buffers=max_buffers,
-        max_scalar_bytes=device.max_parameter_size - max_buffers * pointer,
+        max_scalar_bytes=device.max_parameter_size - max_buffers * device.address_bits // 8,
         max_allocation=device.max_mem_alloc_size,
     )

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,21 @@ def test_device_is_described_by_what_it_reports(device: Any) -> None:
     assert device.info.capabilities == {"streams", "elapsed_time", "fill"}
     again = oarlock_adapter().devices()[0]
     assert (again.name, again.target.flags) == (device.info.name, target.flags)
+
+
+def test_processor_computes_blocks_as_functions_and_others_in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is also a GPU, as Oclgrind says of itself, has threads."""
+    import pyopencl as cl
+
+    from oarlock_opencl import device as module
+
+    is_processor, found = module.is_processor, module.all_devices()[0]
+    kinds = cl.device_type
+    for kind, alone in ((kinds.CPU, True), (kinds.CPU | kinds.DEFAULT, True), (kinds.CPU | kinds.GPU, False)):
+        monkeypatch.setattr(module, "is_processor", lambda device, k=kind: is_processor(SimpleNamespace(type=k)))
+        target = module.target_of(found)
+        assert target.has_threads is not alone and (target.limits.max_block == (1, 1, 1)) is alone
+        assert not (alone and target.has_fma)
 
 
 def test_unknown_device_is_refused_naming_those_there_are() -> None:

@@ -78,6 +78,11 @@ class CDialect:
     """The numbers of lanes that vectors may have."""
     pack: str = "({vector})({items})"
     """A vector made of scalars."""
+    splat: str = ""
+    """A vector of equal lanes, ``{value}``. Empty: packed."""
+    whole: Callable[[str, Sequence[str], DType, DType, int], str | None] | None = None
+    """What a kernel operation is on whole vectors: of its operands, the first one's dtype, the result's, and the lanes.
+    None, or where it gives None: lane by lane."""
     lane: str = ".s{lane:x}"
     """What follows a vector to select a lane: ``{lane}`` or, up to four, ``{xyzw}``."""
     load: str = ""

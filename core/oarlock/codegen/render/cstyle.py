@@ -165,6 +165,8 @@ class CFunction:
         return self.names[value]
 
     def pack(self, type: ScalarType, items: Sequence[str]) -> str:
+        if self.dialect.splat and len(set(items)) == 1:
+            return self.dialect.splat.format(vector=self.unit.type(type), value=bare(items[0]))
         return self.dialect.pack.format(vector=self.unit.type(type), items=", ".join(map(bare, items)))
 
     def lane(self, name: str, lane: int) -> str:
@@ -203,6 +205,10 @@ class CFunction:
         names = [self.value(v) for v in op.operands]
         if whole:
             return expression(self.dialect, kind, names, source.dtype, result.dtype)
+        if self.dialect.whole is not None:
+            text = self.dialect.whole(kind, names, source.dtype, result.dtype, result.lanes)
+            if text is not None:
+                return text
         lanes: list[str] = []
         for lane in range(result.lanes):
             x = [self._operand_lane(v, name, lane) for v, name in zip(op.operands, names, strict=True)]

@@ -3,7 +3,7 @@
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void dot_rows(__global const float *restrict x, __global const float *restrict y, __global float *restrict o, __global uchar *restrict big, const int k) {
     const int v1 = (int)get_group_id(0);
-    float4 r2 = (float4)(0.0f, 0.0f, 0.0f, 0.0f);
+    float4 r2 = (float4)(0.0f);
     for (int i3 = 0; i3 < k; i3 = (uint)k - (uint)i3 > (uint)4 ? i3 + 4 : k) {
         const int v4 = (v1 * k) + i3;
         const float4 v5 = vload4(0, x + v4);
