@@ -87,7 +87,7 @@ def twisted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def test_every_recipe_is_a_program(flavour: str) -> None:
     counts = []
 
-    @settings(max_examples=150, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=300, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(recipes(flavour))  # type: ignore[arg-type]
     def check(recipe: Recipe) -> None:
         program = program_of(recipe, KINDS)
@@ -101,7 +101,7 @@ def test_every_recipe_is_a_program(flavour: str) -> None:
                     assert not (np.abs(value.astype(np.float64)) > 64).any()
 
     check()
-    assert max(counts) > 5
+    assert max(counts) > 8
 
 
 def _keeper(texts: list[str]) -> Callable[[Recipe], None]:

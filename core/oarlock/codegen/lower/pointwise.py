@@ -91,7 +91,7 @@ def _blocks(
         _element(e, group, [])
         return (1, 1, 1)
     if lanes > 1 and _fills_panels(group, spans, lanes):
-        return _panels(e, group, target, spans, lanes, schedule)
+        return _panels(e, group, spans, lanes, schedule)
     streamed = [v for v in group.outputs if is_streamed(v, schedule)] if lanes > 1 else []
     outer, (first, end) = spans[:-1], spans[-1]
     rows = math.prod(group.domain[: outer[-1][1]]) if outer else 1
@@ -145,7 +145,7 @@ def _fills_panels(group: Group, spans: Sequence[tuple[int, int]], lanes: int) ->
 
 
 def _panels(
-    e: Emitter, group: Group, target: Target, spans: list[tuple[int, int]], lanes: int, schedule: Schedule
+    e: Emitter, group: Group, spans: list[tuple[int, int]], lanes: int, schedule: Schedule
 ) -> tuple[int, int, int]:
     """Blocks of steps, each through all panels: what is copied is read along its rows."""
     b = e.b
@@ -161,10 +161,11 @@ def _panels(
 
         def one(p: Value, _: list[Value]) -> list[Value]:
             runs = [*before, run_of(e, group.domain, *panel, p), at]
-            each_element(
-                e, b.i(0), b.i(width), lanes,
-                lambda j, streams: _element(e, group, [*runs, run_of(e, group.domain, *last, j)]),
-            )  # fmt: skip
+
+            def element(j: Value, streams: bool) -> None:
+                _element(e, group, [*runs, run_of(e, group.domain, *last, j)])
+
+            each_element(e, b.i(0), b.i(width), lanes, element)
             return []
 
         e.loop(b.i(0), e.size(panels, "domain", panel[0]), one)
