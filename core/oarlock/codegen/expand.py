@@ -16,6 +16,7 @@ import numpy as np
 from oarlock import dtypes
 from oarlock.codegen.attention import expand_attention
 from oarlock.codegen.free import is_free, memory_of
+from oarlock.codegen.images import window_product
 from oarlock.codegen.lower.anchors import pairs
 from oarlock.codegen.lower.elementwise import identity
 from oarlock.codegen.lower.matrix import matrix_kind
@@ -196,6 +197,9 @@ def _convolution(op: Operation, context: Context, target: Target) -> list[Value]
     x, w = op.operands
     result = shape_of(op.result)
     b = _builder(op, context)
+    if op.attributes.get("channels_last"):
+        made = window_product(op, b, target)
+        return None if made is None else [made]
     packed = pack_convolution(op, b, target)
     if packed is not None:
         return [packed]

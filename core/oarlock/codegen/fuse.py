@@ -20,8 +20,8 @@ from oarlock.target import Target
 __all__ = ["ANCHORS", "MOVERS", "SOLITARY", "Group", "fuse"]
 
 ANCHORS = (
-    "array.dot_general", "array.convolution", "schedule.convolution", "schedule.packed_product", "schedule.attend",
-    "array.window_reduce", "array.argmax", "array.argmin",
+    "array.dot_general", "array.convolution", "schedule.convolution", "schedule.packed_product",
+    "schedule.window_product", "schedule.attend", "array.window_reduce", "array.argmax", "array.argmin",
 )  # fmt: skip
 SOLITARY = ("array.scatter", "array.scan", "schedule.merge_pass", "schedule.radix_pass")
 """Operators that have a kernel of their own and take no part in fusion."""

@@ -67,6 +67,15 @@ SCHEDULE = Dialect(
             traits=frozenset({traits.PURE}),
         ),
         OpDefinition(
+            "schedule.window_product",
+            "A convolution of an image (images, positions..., channels) that is padded already with column panels "
+            "(panels, steps..., outputs of one): steps are those of each dimension of the kernel and of the channels, "
+            "the last two joined where the kernel's last dimension is not dilated. A tile has ``tile`` rows.",
+            operands=2,
+            attributes={"strides": tuple, "dilation": tuple, "tile": int},
+            traits=frozenset({traits.PURE}),
+        ),
+        OpDefinition(
             "schedule.scores",
             "(batch..., rows..., keys): the matrix product of rows and panels like those of a packed_product: the "
             "first step of an attention, whose kernel computes it.",

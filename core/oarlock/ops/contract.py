@@ -18,6 +18,7 @@ from oarlock.ops.inference import (
     NUMERIC,
     check_dtype,
     dtype_of,
+    flag_of,
     int_of,
     ints_of,
     pairs_of,
@@ -108,12 +109,15 @@ def _window(name: str, attributes: Attributes, rank: int) -> tuple[Axes, tuple[t
 def _infer_convolution(types: Sequence[TensorType], attributes: Attributes) -> Sequence[TensorType]:
     x, w = types
     check_dtype("convolution", "the operand", same_dtypes("convolution", types), FLOATS)
+    last = flag_of(attributes, "channels_last")
     if x.rank != w.rank or x.rank < 3:
-        raise ShapeError(f"convolution: x is {x} and w is {w}, not [N, C, spatial...] and [O, C/groups, spatial...]")
+        form = "[N, spatial..., C]" if last else "[N, C, spatial...]"
+        raise ShapeError(f"convolution: x is {x} and w is {w}, not {form} and [O, C/groups, spatial...]")
     groups = int_of("convolution", attributes, "groups", least=1)
     strides, padding, dilation = _window("convolution", attributes, x.rank - 2)
     weights = static_shape("convolution", "w", w)
-    if x.shape[1] != weights[1] * groups or weights[0] % groups:
+    first = 1 if last else 2
+    if x.shape[-1 if last else 1] != weights[1] * groups or weights[0] % groups:
         raise ShapeError(
             f"convolution: {groups} groups of {weights[1]} input and {weights[0]} output channels in all do not fit {x}"
         )
@@ -121,16 +125,20 @@ def _infer_convolution(types: Sequence[TensorType], attributes: Attributes) -> S
         raise ShapeError(f"convolution: w is {w}: its window is empty")
     spatial = tuple(
         window_size(
-            "convolution", x.shape[i + 2], weights[i + 2], strides[i], padding[i], dilation[i], f"axis {i + 2} of x"
+            "convolution", x.shape[i + first], weights[i + 2], strides[i], padding[i], dilation[i],
+            f"axis {i + first} of x",
         )
         for i in range(x.rank - 2)
-    )
-    return (TensorType(x.dtype, (x.shape[0], weights[0], *spatial)),)
+    )  # fmt: skip
+    shape = (x.shape[0], *spatial, weights[0]) if last else (x.shape[0], weights[0], *spatial)
+    return (TensorType(x.dtype, shape),)
 
 
 @quiet
 def _convolution(operands: Sequence[Array], attributes: Attributes) -> Sequence[Any]:
     x, w = operands
+    last = flag_of(attributes, "channels_last")
+    x = np.moveaxis(x, -1, 1) if last else x
     groups = cast(int, attributes["groups"])
     strides, padding, dilation = _window("convolution", attributes, x.ndim - 2)
     spatial = [
@@ -158,7 +166,8 @@ def _convolution(operands: Sequence[Array], attributes: Attributes) -> Sequence[
         total += np.matmul(
             np.concatenate([weights[place] for place in at], 2), np.concatenate([part(offset) for offset in chunk], 2)
         )
-    return (narrow(total.reshape(x.shape[0], w.shape[0], *spatial), x.dtype),)
+    result = narrow(total.reshape(x.shape[0], w.shape[0], *spatial), x.dtype)
+    return (np.ascontiguousarray(np.moveaxis(result, 1, -1)) if last else result,)
 
 
 def _dot_samples(dtype: DType, rng: np.random.Generator) -> list[Any]:
@@ -194,17 +203,18 @@ def _convolution_samples(dtype: DType, rng: np.random.Generator) -> list[Any]:
         ((1, 3, 4, 4), (2, 3, 1, 1), (1, 1), ((0, 0), (0, 0)), (1, 1), 1),
         ((1, 2, 4, 5, 3), (3, 2, 2, 3, 2), (1, 2, 1), ((0, 1), (1, 1), (0, 0)), (1, 1, 2), 1),
         ((0, 2, 5), (3, 2, 3), (1,), ((0, 0),), (1,), 1),
+        ((2, 6, 7, 3), (17, 3, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1, True),
+        ((1, 9, 8, 4), (5, 4, 3, 2), (2, 1), ((1, 0), (0, 2)), (1, 3), 1, True),
+        ((3, 5, 5, 9), (9, 9, 1, 1), (2, 2), ((0, 0), (0, 0)), (1, 1), 1, True),
+        ((1, 7, 6, 6), (6, 1, 3, 3), (1, 2), ((1, 1), (1, 1)), (2, 1), 6, True),
+        ((2, 9, 4), (6, 2, 3), (2,), ((0, 2),), (2,), 2, True),
+        ((1, 4, 3, 5, 2), (3, 2, 2, 2, 3), (1, 1, 2), ((0, 1), (0, 0), (1, 1)), (1, 1, 1), 1, True),
+        ((0, 5, 2), (3, 2, 3), (1,), ((0, 0),), (1,), 1, True),
     ]
+    keys = ("strides", "padding", "dilation", "groups", "channels_last")
     return [
-        sample(
-            small(dtype, rng, x),
-            small(dtype, rng, w),
-            strides=strides,
-            padding=padding,
-            dilation=dilation,
-            groups=groups,
-        )
-        for x, w, strides, padding, dilation, groups in cases
+        sample(small(dtype, rng, x), small(dtype, rng, w), **dict(zip(keys, rest, strict=False)))
+        for x, w, *rest in cases
     ]
 
 
@@ -225,11 +235,13 @@ CONTRACT: tuple[Record, ...] = (
     Record(
         "convolution",
         "contract",
-        "Windows of x [N, C, spatial...] times weights w [O, C/groups, spatial...] (correlation: w is not flipped).",
+        "Windows of x [N, C, spatial...] times weights w [O, C/groups, spatial...] (correlation: w is not flipped); "
+        "with channels_last x is [N, spatial..., C], and the result alike.",
         ("x", "w"),
         _infer_convolution,
         _convolution,
-        attributes={"strides": tuple, "padding": tuple, "dilation": tuple, "groups": int},
+        attributes={"strides": tuple, "padding": tuple, "dilation": tuple, "groups": int, "channels_last": bool},
+        optional=frozenset({"channels_last"}),
         dtypes=FLOATS,
         tolerance="contraction",
         samples=_convolution_samples,

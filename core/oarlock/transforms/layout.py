@@ -6,56 +6,22 @@ of them work alike in any layout, they are computed in the layout in which fewer
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from oarlock.ir import Attribute, Context, Operation, Value, traits
+from oarlock.ir import Context, Operation, Value
 from oarlock.ir.drr import Rule, attribute, native, op, value
 from oarlock.ir.passes import Pass
 from oarlock.ir.rewrite import RewritePattern, Rewriter, apply_patterns
 from oarlock.ops.record import ArrayBuilder, tensor
-from oarlock.transforms.matching import ints, produced_by, shape_of, splat_of, travels
+from oarlock.transforms.matching import ints, produced_by, splat_of, travels
+from oarlock.transforms.movers import Permutation, in_layout, is_movable, moved, operands_moved, significant
 from oarlock.transforms.rules.movement import MOVEMENT, compose, is_identity
 
 __all__ = ["Layout"]
 
 _MOST = 32
 """Operators that one rewrite may move to another layout."""
-
-Permutation = tuple[int, ...]
-_Attributes = Mapping[str, Attribute]
-
-
-def _per_dimension(*names: str) -> Callable[[Operation, Permutation], _Attributes]:
-    """Attributes with an entry for each dimension."""
-    return lambda op, p: {**op.attributes, **{name: compose(ints(op, name), p) for name in names}}
-
-
-def _axes(op: Operation, p: Permutation) -> _Attributes:
-    return {**op.attributes, "axes": tuple(sorted(p.index(axis) for axis in ints(op, "axes")))}
-
-
-def _axis(op: Operation, p: Permutation) -> _Attributes:
-    axis = op.attributes["axis"]
-    assert isinstance(axis, int)
-    return {**op.attributes, "axis": p.index(axis)}
-
-
-_MOVERS: Mapping[str, Callable[[Operation, Permutation], _Attributes]] = {
-    "array.pad": _per_dimension("low", "high", "interior"),
-    "array.slice": _per_dimension("starts", "limits", "steps"),
-    "array.reverse": _axes,
-    "array.concat": _axis,
-    **{f"array.reduce_{kind}": _axes for kind in ("sum", "prod", "max", "min")},
-}
-"""Operators that work alike in any layout, with their attributes in the layout ``p``; reductions that keep the rank."""
-
-
-def _is_movable(op: Operation) -> bool:
-    """Whether ``op`` works alike in any layout; its operands then broadcast to its result, or are single numbers."""
-    if op.name.startswith("array.reduce_"):
-        return op.name in _MOVERS and bool(op.attributes["keepdims"])
-    return len(op.results) == 1 and (op.name in _MOVERS or op.definition.has(traits.ELEMENTWISE))
 
 
 @dataclass(slots=True)
@@ -74,7 +40,7 @@ def _plan(root: Value, p: Permutation) -> _Move | None:
     while waiting:
         current = waiting.pop()
         made = current.defining_op
-        inside = made is not None and (made in move.ops or (_is_movable(made) and _is_private(current, root, p, move)))
+        inside = made is not None and (made in move.ops or (is_movable(made) and _is_private(current, root, p, move)))
         if made is None or not inside or tensor(current).rank != len(p):
             if current is root:
                 return None
@@ -99,7 +65,7 @@ def _is_twin(op: Operation, p: Permutation) -> bool:
 
 def _cost(leaf: Value, p: Permutation, move: _Move) -> int:
     """Transposes more (or less) when a leaf is read in layout ``p``."""
-    if splat_of(leaf) is not None or _significant(leaf) < 2:
+    if splat_of(leaf) is not None or significant(leaf) < 2:
         return 0
     made = produced_by(leaf, "transpose")
     if made is not None and tensor(leaf).rank == len(p):
@@ -107,10 +73,6 @@ def _cost(leaf: Value, p: Permutation, move: _Move) -> int:
         cancels = is_identity(compose(ints(made, "permutation"), p))
         return int(others) - int(cancels)
     return 0 if any(_is_twin(user, p) for user, _ in leaf.uses) else 1
-
-
-def _significant(value: Value) -> int:
-    return sum(size != 1 for size in shape_of(value))
 
 
 class _Mover:
@@ -127,38 +89,19 @@ class _Mover:
         if value not in self._made:
             op = value.defining_op
             if op is None or op not in self._move.ops:
-                self._made[value] = self._leaf(value)
+                self._made[value] = in_layout(self._build, value, self._p)
             else:
-                attributes = _MOVERS[op.name](op, self._p) if op.name in _MOVERS else op.attributes
-                operands = [
-                    operand if op.name == "array.pad" and position else self.value(operand)
-                    for position, operand in enumerate(op.operands_)
-                ]
-                self._made[value] = self._build.create(op.name, operands, attributes).result
+                count = operands_moved(op)
+                operands = [*map(self.value, op.operands_[:count]), *op.operands_[count:]]
+                self._made[value] = self._build.create(op.name, operands, moved(op, self._p)).result
         return self._made[value]
-
-    def _leaf(self, leaf: Value) -> Value:
-        """A leaf that broadcasts as before: fewer dimensions stand for the last ones."""
-        shape, rank = shape_of(leaf), len(self._p)
-        if all(size == 1 for size in shape) or rank == 0:
-            return leaf
-        full = (1,) * (rank - len(shape)) + shape
-        number = splat_of(leaf)
-        if number is not None:
-            constant = self._build.constant(number, tensor(leaf).dtype)
-            return self._build("broadcast", constant, shape=compose(full, self._p), dims=())
-        if _significant(leaf) < 2:
-            return self._build("reshape", leaf, shape=compose(full, self._p))
-        if len(shape) < rank:
-            leaf = self._build("reshape", leaf, shape=full)
-        return self._build("transpose", leaf, permutation=self._p)
 
 
 def _cancel(op: Operation, rewriter: Rewriter) -> bool:
     """Compute what ``op`` transposes in its layout, where that leaves fewer transposes."""
     p, root = ints(op, "permutation"), op.operands_[0]
     producer = root.defining_op
-    if producer is None or not _is_movable(producer) or producer.next_op is None:
+    if producer is None or not is_movable(producer) or producer.next_op is None:
         return False
     move = _plan(root, p)
     if move is None or move.cost >= 0:
@@ -169,10 +112,10 @@ def _cancel(op: Operation, rewriter: Rewriter) -> bool:
     for twin in [user for user in root.users if _is_twin(user, p)]:
         rewriter.replace(twin, [result])
     left = list(move.ops)
-    while dead := [moved for moved in left if not any(value.uses for value in moved.results)]:
-        left = [moved for moved in left if moved not in dead]
-        for moved in dead:
-            rewriter.erase(moved)
+    while dead := [old for old in left if not any(value.uses for value in old.results)]:
+        left = [old for old in left if old not in dead]
+        for old in dead:
+            rewriter.erase(old)
     for leaf in move.leaves:
         for user in leaf.users:
             rewriter.touch(user)

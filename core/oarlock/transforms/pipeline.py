@@ -8,6 +8,7 @@ from oarlock import dtypes
 from oarlock.errors import IRError
 from oarlock.ir.passes import Pass, arranged
 from oarlock.transforms.alias import Alias
+from oarlock.transforms.channels_last import ChannelsLast
 from oarlock.transforms.cse import CommonSubexpressions
 from oarlock.transforms.dce import DeadCode
 from oarlock.transforms.decompose import Decompose
@@ -23,7 +24,9 @@ __all__ = ["choose_passes", "optional_passes", "standard_passes"]
 
 def standard_passes() -> list[Pass]:
     """The passes that every array program takes before its operators are grouped into kernels."""
-    return [Decompose(), Fold(), Simplify(), Alias(), Layout(), Sink(), CommonSubexpressions(), DeadCode()]
+    return [
+        Decompose(), Fold(), Simplify(), Alias(), ChannelsLast(), Layout(), Sink(), CommonSubexpressions(), DeadCode(),
+    ]  # fmt: skip
 
 
 def optional_passes() -> list[Pass]:

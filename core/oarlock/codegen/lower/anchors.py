@@ -14,7 +14,7 @@ from oarlock.dtypes import DType
 from oarlock.ir import Operation, Value
 from oarlock.ops import tensor
 
-__all__ = ["ANCHOR_ELEMENTS", "accumulator", "kind_of", "pairs", "window_position"]
+__all__ = ["ANCHOR_ELEMENTS", "accumulator", "convolution_dims", "kind_of", "pairs", "window_position"]
 
 
 def accumulator(kind: str, dtype: DType) -> DType:
@@ -85,6 +85,12 @@ def _windowed(
     return inside, e.value(x, e.index_of_dims(x, [at[d] for d in range(len(at))]))
 
 
+def convolution_dims(op: Operation) -> tuple[range, int]:
+    """The spatial dimensions of a convolution's image and result, and that of the channels."""
+    rank = len(shape_of(op.operands[0]))
+    return (range(1, rank - 1), rank - 1) if op.attributes.get("channels_last") else (range(2, rank), 1)
+
+
 def _convolution(e: Emitter, op: Operation, index: Index) -> Value:
     b = e.b
     x, w = op.operands
@@ -94,14 +100,15 @@ def _convolution(e: Emitter, op: Operation, index: Index) -> Value:
     assert isinstance(groups, int)
     dtype = tensor(op.result).dtype
     acc_dtype = accumulator("sum", dtype)
-    n, o, *spatial = index.dims(b)
+    dims, channels = convolution_dims(op)
+    place = index.dims(b)
+    n, o, spatial = place[0], place[channels], [place[d] for d in dims]
     outputs, inputs, *kernel = shape_of(w)
     first = b.i(0)
     if groups > 1:
         per_group = e.size(outputs // groups, op, "outputs")
         first = b.mul(b.quot(o, per_group), e.size(inputs, w, 1))
     padded = [low > 0 or high > 0 for low, high in padding]
-    dims = list(range(2, 2 + len(spatial)))
 
     def body(at: list[Value], carried: list[Value]) -> Sequence[Value]:
         c, *taps = at
@@ -109,7 +116,7 @@ def _convolution(e: Emitter, op: Operation, index: Index) -> Value:
             window_position(e, s, t, strides[i], dilation[i], padding[i][0])
             for i, (s, t) in enumerate(zip(spatial, taps, strict=True))
         ]
-        inside, left = _windowed(e, x, dims, positions, padded, {0: n, 1: b.add(first, c)})
+        inside, left = _windowed(e, x, dims, positions, padded, {0: n, channels: b.add(first, c)})
         left = b.select(inside, b.convert(left, acc_dtype), b.const(0, acc_dtype))
         right = b.convert(e.value(w, e.index_of_dims(w, [o, c, *taps])), acc_dtype)
         return [b.multiply_add(left, right, carried[0])]

@@ -7,12 +7,13 @@ from typing import Protocol
 
 from oarlock.codegen.lower.anchors import pairs
 from oarlock.codegen.lower.emitter import Emitter
+from oarlock.codegen.lower.index import Index, Run, split_linear
 from oarlock.codegen.lower.tiling import Tiling
 from oarlock.codegen.values import ints, shape_of
 from oarlock.dtypes import DType
 from oarlock.ir import Operation, Value
 
-__all__ = ["ACROSS", "Product", "Tiles"]
+__all__ = ["ACROSS", "Product", "Tiles", "window_starts"]
 
 
 class Tiles(Protocol):
@@ -156,8 +157,67 @@ class Packed:
         return self.e.vector(x, self.e.index_of_dims(x, [*batch, panel, *where, position]), lanes)
 
 
-ACROSS: dict[str, type[Product] | type[Convolution] | type[Packed]] = {
+class Windows:
+    """Operands of a ``schedule.window_product``: a row is where the window of a pixel starts in the image (see
+    ``window_starts``), and its steps lie in stretches from there on."""
+
+    vectors_by_row = False
+    numbers_by_row = True
+
+    def __init__(self, tiles: Tiles) -> None:
+        e = self.e = tiles.e
+        self.x, self.y = tiles.op.operands
+        self.column_dim, self.lanes = tiles.plan.column_dims.start, tiles.plan.lanes
+        *kernel, last = shape_of(self.y)[1:-1]
+        self.bounds = [*(e.b.i(k) for k in kernel), e.size(last, self.y, len(kernel) + 1)]
+        self.dilation = ints(tiles.op, "dilation")
+
+    def number(self, at: dict[int, Value], row: Value, where: Sequence[Value]) -> Value:
+        e, b = self.e, self.e.b
+        sizes, place = e.sizes_of(self.x), row
+        *taps, last = where
+        for d, tap in enumerate(taps):
+            step = b.i(self.dilation[d])
+            for size in sizes[d + 2 :]:
+                step = b.mul(step, size)
+            place = b.add(place, b.mul(tap, step))
+        return e.vector(self.x, linear_index(e, self.x, b.add(place, last)), 1)
+
+    def vector(self, at: dict[int, Value], row: Value, column: Value, where: Sequence[Value]) -> Value:
+        index = self.e.index_of_dims(self.y, [at[self.column_dim], *where, column])
+        return self.e.vector(self.y, index, self.lanes)
+
+
+def linear_index(e: Emitter, v: Value, place: Value) -> Index:
+    """The index of ``v`` at a row-major position."""
+    sizes = e.sizes_of(v)
+    total = e.b.i(1)
+    for size in sizes:
+        total = e.b.mul(total, size)
+    return Index((Run(shape_of(v), total, place, lambda d: sizes[d]),))
+
+
+def window_starts(e: Emitter, op: Operation, pixels: Sequence[Value]) -> list[Value]:
+    """Where the windows of these pixels (positions in all of the result's dimensions but the last) start in the image,
+    row-major."""
+    b = e.b
+    x, strides = op.operands[0], ints(op, "strides")
+    shape = shape_of(op.result)[:-1]
+    counts = [e.size(d, "result", i) for i, d in enumerate(shape)]
+    sizes = e.sizes_of(x)
+    starts = []
+    for pixel in pixels:
+        image, *positions = split_linear(b, pixel, shape, counts)
+        place = image
+        for position, size, stride in zip(positions, sizes[1:-1], strides, strict=True):
+            place = b.add(b.mul(place, size), b.mul(position, b.i(stride)))
+        starts.append(b.mul(place, sizes[-1]))
+    return starts
+
+
+ACROSS: dict[str, type[Product] | type[Convolution] | type[Packed] | type[Windows]] = {
     "array.dot_general": Product,
     "schedule.convolution": Convolution,
     "schedule.packed_product": Packed,
+    "schedule.window_product": Windows,
 }

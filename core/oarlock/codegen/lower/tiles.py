@@ -17,7 +17,7 @@ from oarlock.codegen.lower.call import KernelCall
 from oarlock.codegen.lower.domain import member_index
 from oarlock.codegen.lower.emitter import EmitElement, Emitter
 from oarlock.codegen.lower.index import Run, single, split_linear
-from oarlock.codegen.lower.tile_operands import ACROSS, Product
+from oarlock.codegen.lower.tile_operands import ACROSS, Product, window_starts
 from oarlock.codegen.lower.tiling import Tiling
 from oarlock.codegen.lower.vectors import across_lanes, each_element, widest
 from oarlock.codegen.schedule import schedule_of
@@ -119,9 +119,12 @@ class _Tiles:
 
     def together(self, column_tiles: int) -> int:
         """How many tiles of columns are walked for each row of tiles: so many that their operand stays in a cache."""
-        if self.op.name != "schedule.packed_product":
+        if self.op.name == "schedule.packed_product":
+            panel = math.prod(shape_of(self.op.operands[1])[-2:]) * self.dtype.itemsize
+        elif self.op.name == "schedule.window_product":
+            panel = math.prod(shape_of(self.op.operands[1])[1:]) * self.dtype.itemsize
+        else:
             return 1
-        panel = math.prod(shape_of(self.op.operands[1])[-2:]) * self.dtype.itemsize
         most = max(1, (self.schedule.cache_kib << 10 or CACHE_BYTES) // max(1, panel))
         if column_tiles <= most:
             return max(1, column_tiles)
@@ -136,6 +139,9 @@ class _Tiles:
             panels = {plan.row_dims.start: row, plan.column_dims.start: column}
             rows = self.rows(first_row) if self.op.attributes["in_place"] else [b.i(i) for i in range(plan.rows)]
             self.reduce_across(at | panels, rows, b.i(0))
+        elif self.op.name == "schedule.window_product":
+            starts = window_starts(self.e, self.op, self.rows(first_row))
+            self.reduce_across({plan.column_dims.start: column}, starts, b.i(0))
         elif plan.along:
             self.reduce_along(at, self.rows(first_row), first)
         else:

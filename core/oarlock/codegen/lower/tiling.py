@@ -77,6 +77,8 @@ def tiling(op: Operation, target: Target) -> Tiling | None:
         return _tile_convolution(op, target)
     if op.name == "schedule.packed_product":
         return _tile_packed(op, target)
+    if op.name == "schedule.window_product":
+        return _tile_windows(op, target)
     return None
 
 
@@ -130,6 +132,13 @@ def _tile_packed(op: Operation, target: Target) -> Tiling:
     row_dims = range(batch, batch + rows)
     column_dims = range(row_dims.stop, len(shape_of(op.result)))
     return Tiling(row_dims, column_dims, lanes, tile, shape_of(y)[-1] // lanes, False)
+
+
+def _tile_windows(op: Operation, target: Target) -> Tiling:
+    x, y = op.operands
+    lanes, tile, last = vector_lanes(target, tensor(x).dtype), op.attributes["tile"], len(shape_of(x)) - 1
+    assert isinstance(tile, int)
+    return Tiling(range(last), _one(last), lanes, tile, shape_of(y)[-1] // lanes, False)
 
 
 def _tile_convolution(op: Operation, target: Target) -> Tiling | None:
