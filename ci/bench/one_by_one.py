@@ -9,7 +9,7 @@ from ci.bench.peers import Array, CannotError
 from oarlock.ir import Block, Builder, Operation, Region, TensorType, Value
 from oarlock.ops import array_context
 from oarlock.runtime import DeviceArray, from_numpy, open_device
-from oarlock.runtime.execute import execute
+from oarlock.runtime.plan import Plan
 
 __all__ = ["OneByOne"]
 
@@ -27,11 +27,15 @@ class OneByOne:
         self._returned = list(block.terminator.operands)
         constants = [op for op in operators if not op.operands]
         for op in constants:  # what depends on nothing is computed once
-            self._given.update(zip(op.results, execute(self._alone(op), self._device, []), strict=True))
-        self._steps = [(self._alone(op), op) for op in operators if op.operands]
+            self._given.update(zip(op.results, self._plan(op).run([]), strict=True))
+        self._steps = [(self._plan(op), op) for op in operators if op.operands]
         self._last_uses = self._dying()
         self.count = len(self._steps)
         self._results: list[DeviceArray] = []
+
+    def _plan(self, op: Operation) -> Plan:
+        """What runs this one operator; held here, since there may be more than a device keeps."""
+        return Plan(self._alone(op), self._device)
 
     def _alone(self, op: Operation) -> Operation:
         """A function of this one operator."""
@@ -63,9 +67,9 @@ class OneByOne:
 
     def run(self) -> None:
         values = dict(self._given)
-        for (function, op), dying in zip(self._steps, self._last_uses, strict=True):
+        for (plan, op), dying in zip(self._steps, self._last_uses, strict=True):
             operands = [values[operand] for operand in dict.fromkeys(op.operands)]
-            values.update(zip(op.results, execute(function, self._device, operands), strict=True))
+            values.update(zip(op.results, plan.run(operands), strict=True))
             for value in dying:
                 del values[value]
         self._results = [values[value] for value in self._returned]

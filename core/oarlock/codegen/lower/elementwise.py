@@ -78,8 +78,19 @@ def _extreme(b: KernelBuilder, x: Value, y: Value, *, largest: bool) -> Value:
         return b.or_(x, y) if largest else b.and_(x, y)
     if dtype.is_integer:
         return b.max(x, y) if largest else b.min(x, y)
+    if _is_number(b, x):
+        x, y = y, x
+    if _is_number(b, y):  # then a comparison with NaN, which is false, keeps it
+        return b.select(b.lt(x, y) if largest else b.lt(y, x), y, x)
     better = b.lt(y, x) if largest else b.lt(x, y)
     return b.select(b.or_(b.is_nan(x), better), x, y)
+
+
+def _is_number(b: KernelBuilder, x: Value) -> bool:
+    """Whether a float is known, and not NaN."""
+    op = x.defining_op
+    number = b.constant_value(op.operands[0] if op is not None and op.name == "kernel.splat" else x)
+    return isinstance(number, (int, float)) and number == number
 
 
 def _floor_divide(b: KernelBuilder, x: Sequence[Value]) -> Value:

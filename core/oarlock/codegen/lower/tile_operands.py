@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Protocol
 
+from oarlock.codegen.kernel import KernelBuilder
 from oarlock.codegen.lower.anchors import pairs
 from oarlock.codegen.lower.emitter import Emitter
 from oarlock.codegen.lower.index import Index, Run, split_linear
@@ -197,22 +199,50 @@ def linear_index(e: Emitter, v: Value, place: Value) -> Index:
     return Index((Run(shape_of(v), total, place, lambda d: sizes[d]),))
 
 
-def window_starts(e: Emitter, op: Operation, pixels: Sequence[Value]) -> list[Value]:
-    """Where the windows of these pixels (positions in all of the result's dimensions but the last) start in the image,
-    row-major."""
+def window_starts(e: Emitter, op: Operation, first: Value, count: int) -> list[Value]:
+    """Where the windows of ``count`` pixels from ``first`` on start in the image, row-major.
+
+    Pixels are numbered through all of the result's dimensions but the last; what is past the last stands for it.
+
+    Only the first is found by division: the others are its neighbours.
+    """
     b = e.b
-    x, strides = op.operands[0], ints(op, "strides")
+    x, strides = op.operands[0], (1, *ints(op, "strides"))
     shape = shape_of(op.result)[:-1]
     counts = [e.size(d, "result", i) for i, d in enumerate(shape)]
+    total = e.size(math.prod(shape), "extent", 0, len(shape))
+    exact = math.prod(shape) % count == 0
     sizes = e.sizes_of(x)
+    place = split_linear(b, first, shape, counts)
     starts = []
-    for pixel in pixels:
-        image, *positions = split_linear(b, pixel, shape, counts)
-        place = image
-        for position, size, stride in zip(positions, sizes[1:-1], strides, strict=True):
-            place = b.add(b.mul(place, size), b.mul(position, b.i(stride)))
-        starts.append(b.mul(place, sizes[-1]))
+    for i in range(count):
+        if i:
+            more = b.i(1) if exact else b.select(b.lt(b.add(first, b.i(i)), total), b.i(1), b.i(0))
+            place = _next(b, place, shape, counts, more)
+        start = b.i(0)
+        for position, size, stride in zip(place, sizes, strides, strict=False):
+            start = b.add(b.mul(start, size), b.mul(position, b.i(stride)))
+        starts.append(b.mul(start, sizes[-1]))
     return starts
+
+
+def _next(
+    b: KernelBuilder, place: Sequence[Value], shape: Sequence[int], counts: Sequence[Value], more: Value
+) -> list[Value]:
+    """The row-major position ``more`` (0 or 1) after ``place``."""
+    result: list[Value] = []
+    for position, size, count in zip(reversed(place), reversed(shape), reversed(counts), strict=True):
+        if size == 1:
+            result.append(position)
+            continue
+        moved = b.add(position, more)
+        if len(result) == len(place) - 1:  # nothing is before it that it could carry to
+            result.append(moved)
+            break
+        wraps = b.eq(moved, count)
+        result.append(b.select(wraps, b.i(0), moved))
+        more = b.select(wraps, b.i(1), b.i(0))
+    return [*place[: len(place) - len(result)], *reversed(result)]
 
 
 ACROSS: dict[str, type[Product] | type[Convolution] | type[Packed] | type[Windows]] = {

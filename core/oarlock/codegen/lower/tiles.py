@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from oarlock import dtypes
 from oarlock.codegen.fuse import Group
 from oarlock.codegen.lower.anchors import accumulator
 from oarlock.codegen.lower.call import KernelCall
@@ -20,6 +21,7 @@ from oarlock.codegen.lower.index import Run, single, split_linear
 from oarlock.codegen.lower.tile_operands import ACROSS, Product, window_starts
 from oarlock.codegen.lower.tiling import Tiling
 from oarlock.codegen.lower.vectors import across_lanes, each_element, widest
+from oarlock.codegen.math import FUNCTIONS
 from oarlock.codegen.schedule import schedule_of
 from oarlock.codegen.values import shape_of
 from oarlock.dtypes import DType
@@ -35,6 +37,10 @@ BLOCKS = 256
 """Blocks to aim at where a block is a function."""
 CACHE_BYTES = 256 << 10
 """What panels of columns may take of the cache that a core has to itself."""
+SHORT = 6
+"""Operators of a group up to which a tile is finished without a loop."""
+_PANEL_DIMS = {"schedule.packed_product": slice(-2, None), "schedule.window_product": slice(1, None)}
+"""The dimensions of one panel of columns, where there are such."""
 
 
 def lower_tiles(
@@ -93,61 +99,93 @@ class _Tiles:
         rest = [d for d in range(len(self.shape)) if d not in plan.row_dims and d not in plan.column_dims]
         row_tiles = -(-self.count(plan.row_dims) // plan.rows)
         column_tiles = -(-self.count(plan.column_dims) // self.width)
-        together = self.together(column_tiles)
-        counts = [*(self.shape[d] for d in rest), column_tiles // together, row_tiles, together]
+        outer_count = math.prod(self.shape[d] for d in rest)
+        together, stretch = self.together(column_tiles, outer_count * row_tiles)
+        counts = [*(self.shape[d] for d in rest), column_tiles // together, row_tiles, together // stretch]
         sizes = [e.size(count, "walk", i) for i, count in enumerate(counts)]
         total = math.prod(counts)
         self.memory = b.private(self.dtype, plan.rows * self.width)
 
-        def tile(t: Value, _: list[Value]) -> list[Value]:
+        def tiles(t: Value, _: list[Value]) -> list[Value]:
             *outer, group, row, place = split_linear(b, t, counts, sizes)
-            column = b.add(b.mul(group, sizes[-1]), place)
-            self.tile(dict(zip(rest, outer, strict=True)), row, column)
+            first = b.add(b.mul(group, sizes[-1]), place)
+            self.tiles(dict(zip(rest, outer, strict=True)), row, first, stretch)
             return []
 
         most = self.target.limits.max_grid[0]
         if self.target.has_threads:
             blocks = max(1, min(-(-total // self.threads), most))
             start = b.add(b.mul(b.position("block_id", 0), b.i(self.threads)), b.position("thread_id", 0))
-            e.loop(start, e.size(total, "tiles"), tile, step=e.parameter(blocks * self.threads, b.index))
+            e.loop(start, e.size(total, "tiles"), tiles, step=e.parameter(blocks * self.threads, b.index))
             return (blocks, 1, 1)
         per_block = max(1, -(-total // (self.schedule.blocks or BLOCKS)), -(-total // most))
         step = e.parameter(per_block, b.index)
         start = b.mul(b.position("block_id", 0), step)
-        e.loop(start, b.min(b.add(start, step), e.size(total, "tiles")), tile)
+        e.loop(start, b.min(b.add(start, step), e.size(total, "tiles")), tiles)
         return (-(-total // per_block), 1, 1)
 
-    def together(self, column_tiles: int) -> int:
-        """How many tiles of columns are walked for each row of tiles: so many that their operand stays in a cache."""
-        if self.op.name == "schedule.packed_product":
-            panel = math.prod(shape_of(self.op.operands[1])[-2:]) * self.dtype.itemsize
-        elif self.op.name == "schedule.window_product":
-            panel = math.prod(shape_of(self.op.operands[1])[1:]) * self.dtype.itemsize
-        else:
-            return 1
+    def together(self, column_tiles: int, row_tiles: int) -> tuple[int, int]:
+        """How many tiles of columns are walked for each row of tiles, so many that their operand stays in a cache; and
+        how many of these one after the other, which still leaves enough for all blocks."""
+        panel_dims = _PANEL_DIMS.get(self.op.name)
+        if panel_dims is None:
+            return 1, 1
+        panel = math.prod(shape_of(self.op.operands[1])[panel_dims]) * self.dtype.itemsize
         most = max(1, (self.schedule.cache_kib << 10 or CACHE_BYTES) // max(1, panel))
-        if column_tiles <= most:
-            return max(1, column_tiles)
-        return next(n for n in range(known(most), 0, -1) if column_tiles % n == 0)
+        together = _divisor(column_tiles, most)
+        return together, _divisor(together, max(1, row_tiles * column_tiles // BLOCKS))
 
-    def tile(self, at: dict[int, Value], row: Value, column: Value) -> None:
-        """Compute one tile; what lies past the last row or column is computed on clamped operands and not stored."""
-        b, plan = self.e.b, self.plan
+    def tiles(self, at: dict[int, Value], row: Value, first: Value, stretch: int) -> None:
+        """Compute the tiles of one row of tiles from the ``first`` tile of columns of a ``stretch`` on."""
+        e, b, plan = self.e, self.e.b, self.plan
         first_row = b.mul(row, b.i(plan.rows))
-        first = base = b.mul(column, b.i(self.width))
-        if self.op.name == "schedule.packed_product":  # rows and columns are told by panel, and by position in it
-            panels = {plan.row_dims.start: row, plan.column_dims.start: column}
-            rows = self.rows(first_row) if self.op.attributes["in_place"] else [b.i(i) for i in range(plan.rows)]
-            self.reduce_across(at | panels, rows, b.i(0))
+        if self.op.name == "schedule.packed_product" and not self.op.attributes["in_place"]:
+            rows = [b.i(i) for i in range(plan.rows)]  # told by the panel, and by the position in it
         elif self.op.name == "schedule.window_product":
-            starts = window_starts(self.e, self.op, self.rows(first_row))
-            self.reduce_across({plan.column_dims.start: column}, starts, b.i(0))
+            rows = window_starts(e, self.op, first_row, plan.rows)
+        else:
+            rows = self.rows(first_row)
+
+        def tile(i: Value, _: list[Value]) -> list[Value]:
+            self.tile(at, row, rows, b.add(b.mul(first, count), i))
+            return []
+
+        if stretch == 1:
+            self.tile(at, row, rows, first)
+        else:
+            count = e.size(stretch, "stretch")
+            e.loop(b.i(0), count, tile)
+
+    def tile(self, at: dict[int, Value], row: Value, rows: Sequence[Value], column: Value) -> None:
+        """Compute one tile; what lies past the last row or column is computed on clamped operands and not stored."""
+        e, b, plan = self.e, self.e.b, self.plan
+        first = base = b.mul(column, b.i(self.width))
+        if self.op.name in _PANEL_DIMS:
+            panels = {plan.column_dims.start: column}
+            if plan.row_dims:
+                panels[plan.row_dims.start] = row
+            sums = self.reduce_across(at | panels, rows, b.i(0))
         elif plan.along:
-            self.reduce_along(at, self.rows(first_row), first)
+            sums = self.reduce_along(at, rows, first)
         else:
             base = b.min(first, b.sub(self.extent(plan.column_dims), b.i(self.width)))
-            self.reduce_across(at, self.rows(first_row), base)
-        self.finish(at, first_row, first, base)
+            sums = self.reduce_across(at, rows, base)
+        first_row = b.mul(row, b.i(plan.rows))
+
+        def through_memory() -> list[Value]:
+            for i, total in enumerate(sums):
+                b.store(self.memory, b.i(i * (1 if plan.along else plan.lanes)), total)
+            self.finish(at, first_row, first, base)
+            return []
+
+        def from_registers() -> list[Value]:
+            self.finish_whole(at, first_row, first, sums)
+            return []
+
+        if self.op.name in _PANEL_DIMS and self.lanes == plan.lanes and _is_short(self.group):
+            e.branch(self.is_whole(first_row, first), from_registers, through_memory)
+        else:
+            through_memory()
 
     def rows(self, first: Value) -> list[Value]:
         b, plan = self.e.b, self.plan
@@ -170,24 +208,49 @@ class _Tiles:
             high_column = b.i(self.width)
             if base is first:
                 high_column = b.min(high_column, b.sub(self.extent(plan.column_dims), first))
-        result = self.op.result
 
         def row(i: Value, _: list[Value]) -> list[Value]:
             def column(j: Value, streams: bool) -> None:
-                runs = self.runs(at, b.add(first_row, i), b.add(base, j))
-                for member in self.group.members:
-                    for value in member.results:
-                        e.members[value] = lambda v=value: member_index(e, v, runs)  # type: ignore[misc]
                 element = e.kept(self.memory, b.add(b.mul(i, b.i(self.width)), j))
-                e.remember(("member", result), b.convert(element, tensor(result).dtype))
-                for output in self.group.outputs:
-                    place = member_index(e, output, runs)
-                    e.store(output, place, e.value(output, place))
+                self.store(self.runs(at, b.add(first_row, i), b.add(base, j)), element)
 
             each_element(e, low_column, high_column, self.lanes, column)
             return []
 
         e.loop(b.i(0), high_row, row)
+
+    def is_whole(self, first_row: Value, first: Value) -> Value:
+        """Whether all of a tile is in the result."""
+        b, plan = self.e.b, self.plan
+        whole = b.const(True, dtypes.bool_)
+        for dims, start, size in ((plan.row_dims, first_row, plan.rows), (plan.column_dims, first, self.width)):
+            if dims and self.count(dims) % size:
+                whole = b.and_(whole, b.le(b.add(start, b.i(size)), self.extent(dims)))
+        return whole
+
+    def finish_whole(self, at: dict[int, Value], first_row: Value, first: Value, sums: Sequence[Value]) -> None:
+        """Compute and store the group's outputs from all of a tile, vector by vector, which never leaves registers."""
+        b, plan = self.e.b, self.plan
+        for number, vector in enumerate(sums):
+            i, k = divmod(number, plan.columns)
+            row, low = b.add(first_row, b.i(i)), b.add(first, b.i(k * plan.lanes))
+
+            def one(j: Value, _: list[Value], row: Value = row, vector: Value = vector) -> list[Value]:
+                self.store(self.runs(at, row, j), vector)
+                return []
+
+            self.e.vector_loop(low, b.add(low, b.i(plan.lanes)), plan.lanes, one)
+
+    def store(self, runs: list[Run], element: Value) -> None:
+        """Compute and store the group's outputs where the contraction gives ``element``."""
+        e, result = self.e, self.op.result
+        for member in self.group.members:
+            for value in member.results:
+                e.members[value] = lambda v=value: member_index(e, v, runs)  # type: ignore[misc]
+        e.remember(("member", result), e.b.convert(element, tensor(result).dtype))
+        for output in self.group.outputs:
+            place = member_index(e, output, runs)
+            e.store(output, place, e.value(output, place))
 
     def runs(self, at: dict[int, Value], row: Value, column: Value) -> list[Run]:
         """The runs over the domain's significant dimensions."""
@@ -214,7 +277,8 @@ class _Tiles:
 
     # --- reducing --------------------------------------------------------------------------------------------------
 
-    def reduce_across(self, at: dict[int, Value], rows: Sequence[Value], base: Value) -> None:
+    def reduce_across(self, at: dict[int, Value], rows: Sequence[Value], base: Value) -> list[Value]:
+        """The vectors of a tile, row by row."""
         e, b, plan = self.e, self.e.b, self.plan
         columns = [b.add(base, b.i(k * plan.lanes)) for k in range(plan.columns)]
         operands = ACROSS[self.op.name](self)
@@ -231,12 +295,10 @@ class _Tiles:
                     result.append(b.multiply_add(factor, vector, totals[i * plan.columns + k]))
             return result
 
-        totals = e.loops(operands.bounds, step, [zero] * (len(rows) * plan.columns))
-        for i in range(len(rows)):
-            for k in range(plan.columns):
-                b.store(self.memory, b.i(i * self.width + k * plan.lanes), totals[i * plan.columns + k])
+        return e.loops(operands.bounds, step, [zero] * (len(rows) * plan.columns))
 
-    def reduce_along(self, at: dict[int, Value], rows: Sequence[Value], first: Value) -> None:
+    def reduce_along(self, at: dict[int, Value], rows: Sequence[Value], first: Value) -> list[Value]:
+        """The elements of a tile, row by row."""
         e, b, plan = self.e, self.e.b, self.plan
         columns = [b.i(0)]
         if plan.column_dims:
@@ -260,6 +322,17 @@ class _Tiles:
         totals = [across_lanes(e, v, b.add) for v in vectors]
         if length % lanes:
             totals = e.loop(whole, extent, lambda k, t: step(k, t, 1), totals)
-        for position, value in enumerate(totals):
-            i, j = divmod(position, len(columns))
-            b.store(self.memory, b.i(i * self.width + j), value)
+        return totals
+
+
+def _is_short(group: Group) -> bool:
+    """Whether what follows a contraction is so little that it may stand there for each vector of a tile."""
+    names = [member.name.removeprefix("array.") for member in group.members]
+    return len(names) <= SHORT and not any(name in FUNCTIONS for name in names)
+
+
+def _divisor(count: int, most: int) -> int:
+    """The largest divisor of ``count`` that is at most ``most``; 1 for nothing."""
+    if count <= most:
+        return max(1, count)
+    return next(n for n in range(known(most), 0, -1) if count % n == 0)
