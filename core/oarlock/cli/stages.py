@@ -220,7 +220,7 @@ def _group(number: int, label: str, group: Group, namer: Namer) -> Stage:
     lines += [f"  reads     {namer.typed(value)}" for value in group.leaves]
     lines += [f"  inlines   {namer.line(op)}" for op in inlined]
     lines += [f"  computes  {namer.line(op)}" for op in group.members]
-    lines += [f"  writes    {namer.typed(value)}" for value in group.outputs]
+    lines += [f"  writes    {namer.typed(value)}" for value in group.stored]
     data = {
         "group": number,
         "label": label,
@@ -230,7 +230,7 @@ def _group(number: int, label: str, group: Group, namer: Namer) -> Stage:
         "leaves": [namer.typed(value) for value in group.leaves],
         "inlined": [namer.line(op) for op in inlined],
         "members": [namer.line(op) for op in group.members],
-        "outputs": [namer.typed(value) for value in group.outputs],
+        "outputs": [namer.typed(value) for value in group.stored],
     }
     return Stage("\n".join(lines), data)
 

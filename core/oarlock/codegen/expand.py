@@ -26,6 +26,7 @@ from oarlock.codegen.lower.tiling import contiguous_along, tiling
 from oarlock.codegen.packing import pack, pack_convolution
 from oarlock.codegen.schedule import RULES, Choice, put_schedule, schedule_of
 from oarlock.codegen.schedule_dialect import SCHEDULE
+from oarlock.codegen.siblings import join_siblings
 from oarlock.codegen.values import ints, numel, shape_of
 from oarlock.ir import Attribute, Context, Operation, Value
 from oarlock.ops import ArrayBuilder, array_context, tensor
@@ -66,10 +67,13 @@ def expand(
     context = array_context()
     context.register(SCHEDULE)
     claimed: dict[Operation, object] = {}
-    expand_attention(function, context, target, claim)
-    for op in list(function.regions[0].block.ops):
+    for op in function.regions[0].block.ops:
         if op.name == "array.dot_general":
             _absorb_transposes(op)
+    if still and not target.has_threads:
+        join_siblings(function, context, still)
+    expand_attention(function, context, target, claim)
+    for op in list(function.regions[0].block.ops):
         schedule = RULES
         if choice is not None and op.name in _CLAIMABLE:
             schedule = choice(operator_subject(op, still))

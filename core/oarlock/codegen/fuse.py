@@ -13,11 +13,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from oarlock.codegen.free import REDUCTIONS, base_of, is_free, significant, through
+from oarlock.codegen.schedule_dialect import SCHEDULE
 from oarlock.codegen.values import ints, numel, shape_of
-from oarlock.ir import Operation, ScalarType, TensorType, Value
+from oarlock.ir import Builder, Operation, ScalarType, TensorType, Value
+from oarlock.ops import array_context
 from oarlock.target import Target
 
-__all__ = ["ANCHORS", "MOVERS", "SOLITARY", "Group", "fuse"]
+__all__ = ["ANCHORS", "MOVERS", "SOLITARY", "Group", "Placement", "fuse"]
 
 ANCHORS = (
     "array.dot_general", "array.convolution", "schedule.convolution", "schedule.packed_product",
@@ -26,9 +28,20 @@ ANCHORS = (
 SOLITARY = ("array.scatter", "array.scan", "schedule.merge_pass", "schedule.radix_pass")
 """Operators that have a kernel of their own and take no part in fusion."""
 MOVERS = ("array.pad", "array.concat", "array.gather", "array.random_bits", "schedule.copy")
+PLACING = ("schedule.packed_product", "schedule.window_product")
+"""Anchors whose kernels can store what they compute as a part of something larger."""
 SIZE_BYTES = 64
 """What sizes may take of a scalar block, where run-time scalars take the most."""
 MAX_MEMBERS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where an output is stored: in ``whole``, from ``start`` on along ``axis``."""
+
+    whole: Value
+    axis: int
+    start: int
 
 
 @dataclass(slots=True, eq=False)
@@ -49,6 +62,8 @@ class Group:
     maps: dict[Value, tuple[int, ...]] = field(default_factory=dict)
     depths: dict[Value, int] = field(default_factory=dict)
     outputs: list[Value] = field(default_factory=list)
+    placed: dict[Value, Placement] = field(default_factory=dict)
+    """The outputs that are parts of a concatenation, which they are stored in."""
     leaves: list[Value] = field(default_factory=list)
     merged_into: Group | None = None
     bits: int = 0
@@ -60,6 +75,11 @@ class Group:
     def domain(self) -> tuple[int, ...]:
         """The sizes of the domain without ones."""
         return significant(self.shape)
+
+    @property
+    def stored(self) -> list[Value]:
+        """What the kernel stores to: outputs, or what they are parts of."""
+        return list(dict.fromkeys(self.placed[v].whole if v in self.placed else v for v in self.outputs))
 
     @property
     def reduced(self) -> frozenset[int]:
@@ -81,6 +101,8 @@ class Group:
 class _Fuser:
     def __init__(self, function: Operation, target: Target, claimed: Mapping[Operation, object]) -> None:
         self.claimed = claimed
+        self.context = array_context()
+        self.context.register(SCHEDULE)
         self.block = function.regions[0].block
         self.target = target
         self.owner: dict[Operation, Group] = {}
@@ -89,8 +111,11 @@ class _Fuser:
         self.steps = {op: _steps_before(op) for op in self.block.ops if op.name == "schedule.attend"}
         self.attended = {step for steps in self.steps.values() for step in steps}
         self.returned = set(self.block.terminator.operands)
+        self.joined: dict[Operation, list[Group]] = {}
+        """The groups that store the parts of a concatenation."""
         self._bases: dict[Operation, list[Value]] = {}
         self._numbers: dict[Operation, frozenset[Value]] = {}
+        self.placements: dict[Value, Placement] = {}
 
     def run(self) -> list[Group]:
         for op in self.block.ops:
@@ -101,6 +126,9 @@ class _Fuser:
                     self.found(op)
             elif op.name != "array.constant":
                 self.place(op)
+        for op in self.block.ops:
+            if op.name == "array.concat":
+                self.store_parts(op)
         return [self.finish(g) for g in self.sorted_groups()]
 
     def is_alias(self, op: Operation) -> bool:
@@ -187,9 +215,7 @@ class _Fuser:
     def group_of(self, value: Value) -> Group | None:
         op = value.defining_op
         group = self.owner.get(op) if op is not None else None
-        while group is not None and group.merged_into is not None:
-            group = group.merged_into
-        return group
+        return None if group is None else _latest(group)
 
     def producers(self, op: Operation) -> list[Group]:
         """The groups that ``op`` reads from: those with reductions first, then the latest first."""
@@ -292,9 +318,17 @@ class _Fuser:
     def predecessors(self, group: Group) -> Iterator[Group]:
         for member in group.members:
             for base in self.bases(member):
-                other = self.group_of(base)
-                if other is not None and other is not group:
-                    yield other
+                for other in self.groups_of(base):
+                    if other is not group:
+                        yield other
+
+    def groups_of(self, value: Value) -> list[Group]:
+        """The groups that compute ``value``: several where they store parts of it."""
+        op = value.defining_op
+        if op in self.joined:
+            return [_latest(group) for group in self.joined[op]]
+        found = self.group_of(value)
+        return [] if found is None else [found]
 
     @staticmethod
     def reaches(ancestor: Group, group: Group) -> bool:
@@ -351,6 +385,63 @@ class _Fuser:
         other.merged_into = group
         group.bits |= other.bits
         self.widen(group, (group.ancestors | other.ancestors) & ~group.bits)
+
+    # --- concatenation ---------------------------------------------------------------------------------------------
+
+    def store_parts(self, op: Operation) -> None:
+        """Let those who compute the parts of a concatenation store them in it, where all of them can."""
+        group = self.group_of(op.result)
+        assert group is not None
+        if group.members != [op] or len(set(op.operands)) != len(op.operands):
+            return
+        parts = [self.part_group(v, op) for v in op.operands]
+        if parts.count(None) == 1 < len(parts):  # what is there already, or others read too, is copied
+            position = parts.index(None)
+            parts[position] = self.copied(op, position)
+        if any(part is None for part in parts):
+            return
+        groups = list(dict.fromkeys(_latest(part) for part in parts if part is not None))
+        for other in groups[1:]:
+            if self.stands_beside(groups[0], _latest(other)):
+                self.merge(groups[0], _latest(other))
+        axis, start = op.attributes["axis"], 0
+        assert isinstance(axis, int)
+        for v in op.operands:
+            self.placements[v] = Placement(op.result, axis, start)
+            start += shape_of(v)[axis]
+        self.joined[op] = groups
+        group.merged_into = groups[0]
+
+    def copied(self, op: Operation, position: int) -> Group | None:
+        """The group of a new copy of an operand, which takes its place."""
+        if not numel(op.operands[position]) or op.parent is None:
+            return None
+        b = Builder(self.context, op.parent, op)
+        copy = b.create("schedule.copy", (op.operands[position],))
+        op.set_operand(position, copy.result)
+        self.order[copy] = self.order[op]
+        self.found(copy)
+        return self.owner[copy]
+
+    def part_group(self, v: Value, op: Operation) -> Group | None:
+        """The group whose kernel can store ``v`` as a part of the concatenation ``op``."""
+        group = self.group_of(v)
+        if group is None or v not in group.maps or group.library is not None or group.axes is not None:
+            return None
+        anchored = group.anchor is not None and group.anchor.name not in PLACING
+        alone = v not in self.returned and [user for user, _ in v.uses] == [op]
+        return group if alone and not anchored and numel(v) and group.is_element(v) else None
+
+    def stands_beside(self, group: Group, other: Group) -> bool:
+        """Whether ``other``, which needs nothing of ``group`` and the reverse, may share its kernel."""
+        if group is other or group.domain != other.domain or group.anchor is not None or other.anchor is not None:
+            return False
+        together = [*group.members, *other.members]
+        if len(together) > MAX_MEMBERS or self.buffers(together) > self.target.limits.max_buffers:
+            return False
+        if self.scalar_bytes(together) > self.target.limits.max_scalar_bytes:
+            return False
+        return not (self.reaches(group, other) or self.reaches(other, group))
 
     def count_buffers(self, group: Group, op: Operation) -> int:
         return self.buffers([*group.members, op])
@@ -433,6 +524,7 @@ class _Fuser:
         ]
         if group.anchor is not None and group.anchor.name in SOLITARY:
             group.outputs = list(group.anchor.results)  # such a kernel stores all it has
+        group.placed = {v: self.placements[v] for v in group.outputs if v in self.placements}
         leaves: dict[Value, None] = {}
         for member in group.members:
             for base in self.bases(member):
@@ -440,6 +532,13 @@ class _Fuser:
                     leaves[base] = None
         group.leaves = list(leaves)
         return group
+
+
+def _latest(group: Group) -> Group:
+    """What a group was merged into, or itself."""
+    while group.merged_into is not None:
+        group = group.merged_into
+    return group
 
 
 def _steps_before(attend: Operation) -> list[Operation]:

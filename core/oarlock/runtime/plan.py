@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -180,9 +181,11 @@ class Plan:
         self.slots: dict[Value, int] = {value: number for number, value in enumerate(self.constants)}
         places: Places = [(c.buffer, c.offset_bytes) for c in self.constants.values()]
         rest: list[Step] = []
+        makers = Counter(v for step in self.steps for v in step.buffers[-step.outputs :])
         for step in self.steps:
             read, made = step.buffers[: -step.outputs], step.buffers[-step.outputs :]
-            if _varies(step) or not read or not all(v in self.constants for v in read):
+            shared = any(makers[v] > 1 for v in made)  # of which this step makes a part
+            if shared or _varies(step) or not read or not all(v in self.constants for v in read):
                 rest.append(step)
                 continue
             for value in made:
@@ -292,7 +295,7 @@ class Plan:
     def describe(self, step: Step) -> tuple[str, str]:
         """What a step computes, for people (``multiply+rsqrt f32[4096,64]``: its largest operand), and its kernel."""
         results = step.buffers[-step.outputs :]
-        groups = [group for group in self.lowered.groups if not set(group.outputs).isdisjoint(results)]
+        groups = [group for group in self.lowered.groups if not set(group.stored).isdisjoint(results)]
         members = [member for group in groups for member in group.members]
         names = [m.name.partition(".")[2] for m in members if not is_free(m) or len(members) == 1]
         largest = max(step.buffers, key=self.nbytes)

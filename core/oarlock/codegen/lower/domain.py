@@ -25,6 +25,8 @@ def cuts(group: Group) -> set[int]:
             continue  # its operands are no part of the domain
         for operand in member.operands:
             result |= _operand_cuts(member, operand, group)
+    for value, place in group.placed.items():
+        result.add(sum(d != 1 for d in shape_of(value)[: place.axis]))
     for k in group.reduced:
         if k > 0 and k - 1 not in group.reduced:
             result.add(k)

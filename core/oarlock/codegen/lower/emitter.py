@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Literal
 
 from oarlock import dtypes
+from oarlock.codegen.fuse import Placement
 from oarlock.codegen.kernel import KernelBuilder
 from oarlock.codegen.kernel.analysis import INDEX_OPERANDS
 from oarlock.codegen.kernel.builder import NotVectorisable, lanes_of
@@ -20,6 +21,8 @@ from oarlock.ops import tensor
 
 __all__ = ["EmitElement", "Emitter"]
 
+NOWHERE: Mapping[Value, Placement] = {}
+
 EmitElement = Callable[["Emitter", Operation, Index], Value]
 """Emits the element of an operation's (first) result at an index."""
 
@@ -27,7 +30,8 @@ EmitElement = Callable[["Emitter", Operation, Index], Value]
 class Emitter:
     """State of lowering one kernel.
 
-    ``leaves`` are array values that lie in memory when the kernel runs, ``outputs`` those that it stores. ``members``
+    ``leaves`` are array values that lie in memory when the kernel runs, ``outputs`` those that it stores to: ``placed``
+    are stored as parts of them. ``members``
     maps the array values that this kernel computes itself to the function giving the index they are computed at.
     """
 
@@ -41,6 +45,7 @@ class Emitter:
         index: DType = dtypes.int32,
         output_access: Literal["write", "both"] = "write",
         fused: bool = False,
+        placed: Mapping[Value, Placement] = NOWHERE,
     ) -> None:
         buffers = [(f"in{i}", BufferType(tensor(v).dtype, "global", "read")) for i, v in enumerate(leaves)]
         buffers += [(f"out{i}", BufferType(tensor(v).dtype, "global", output_access)) for i, v in enumerate(outputs)]
@@ -48,6 +53,9 @@ class Emitter:
         self.table = table
         self.leaves = {v: f"in{i}" for i, v in enumerate(leaves)}
         self.outputs = {v: f"out{i}" for i, v in enumerate(outputs)}
+        self.outputs |= {v: self.outputs[place.whole] for v, place in placed.items()}
+        self.placed = placed
+        self._count = len(outputs)
         self.buffers: list[Value] = [*leaves, *outputs]
         self.members: dict[Value, Callable[[], Index]] = {}
         self.scalar_values: list[int | float | Value] = []
@@ -147,6 +155,10 @@ class Emitter:
 
     def place(self, v: Value, index: Index) -> Value:
         """Which element of its buffer element ``index`` of the output ``v`` is."""
+        found = self.placed.get(v)
+        if found is not None:
+            start = self.size(found.start, "place", v)
+            index = _inside(self.b, index, found.axis, self.sizes_of(found.whole)[found.axis], start)
         return self.b.add(index.linear(self.b), self.b.arguments[f"offset_{self.outputs[v]}"])
 
     def store(self, v: Value, index: Index, element: Value, stream: bool = False) -> None:
@@ -167,7 +179,7 @@ class Emitter:
     def call(self, grid: tuple[int, int, int], label: str) -> KernelCall:
         """The launch of the finished kernel."""
         scalars, starts = tuple(self.scalar_values), tuple(self.starts)
-        return KernelCall(self.b.function, tuple(self.buffers), len(self.outputs), grid, scalars, label, starts)
+        return KernelCall(self.b.function, tuple(self.buffers), self._count, grid, scalars, label, starts)
 
     # --- scopes ----------------------------------------------------------------------------------------------------
 
@@ -346,6 +358,27 @@ class Emitter:
                 runs.append(run)
             at += width
         return Index(tuple(runs))
+
+
+def _inside(b: KernelBuilder, index: Index, axis: int, size: Value, start: Value) -> Index:
+    """The position in a larger tensor of what is at ``index`` of a part that begins at ``start`` along ``axis``, where
+    that has ``size`` elements."""
+    runs: list[Run] = []
+    at = 0
+    for run in index.runs:
+        parts = [run]
+        if at < axis < at + len(run.dims):
+            parts = run.split(b)
+        for part in parts:
+            if at == axis:
+                inner = b.i(1)
+                for i, dim in enumerate(part.dims[1:], 1):
+                    inner = b.mul(inner, b.i(1) if dim == 1 else part.size_of(i))
+                whole, place = b.mul(size, inner), b.add(part.position, b.mul(start, inner))
+                part = Run((2, *part.dims[1:]), whole, place, part.size_of)  # of more than one element, like the whole
+            runs.append(part)
+            at += len(part.dims)
+    return Index(tuple(runs))
 
 
 def _only_indexes(position: Value) -> bool:

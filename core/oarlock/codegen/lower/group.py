@@ -37,7 +37,12 @@ TABLE = {**ELEMENTS, **ANCHOR_ELEMENTS}
 
 def index_dtype(group: Group, target: Target) -> DType:
     """int32 where every tensor has fewer than 2^31 elements, else int64; UnsupportedError where the target lacks it."""
-    values = [*group.leaves, *group.outputs, *(v for m in group.members for v in (*m.operands, *m.results))]
+    values = [
+        *group.leaves,
+        *group.outputs,
+        *group.stored,
+        *(v for m in group.members for v in (*m.operands, *m.results)),
+    ]
     counts = [numel(v) for v in values if isinstance(v.type, TensorType)]
     if all(count < 2**31 - 2**20 for count in counts):
         return dtypes.int32

@@ -42,7 +42,9 @@ def lower_pointwise(
     spans = runs_between(group.domain, cuts(group))
 
     def lower(lanes: int) -> KernelCall:
-        e = Emitter(name, group.leaves, group.outputs, table, (threads, 1, 1), index, fused=target.has_fma)
+        e = Emitter(
+            name, group.leaves, group.stored, table, (threads, 1, 1), index, fused=target.has_fma, placed=group.placed
+        )
         if target.has_threads:
             return e.call(_threads(e, group, target, spans, threads), label)
         return e.call(_blocks(e, group, target, spans, lanes, schedule), label)

@@ -90,7 +90,7 @@ def lower_once(group: Group, target: Target, schedule: Schedule, lower: Callable
     """What ``lower()`` gives for ``group`` by ``schedule``, from memory where a group of the same structure was lowered
     like that before."""
     structure = Structure(group)
-    key = (target, structure.key, schedule)
+    key = (target, structure.key, schedule, _placed(group))
     found = _templates.get(key)
     if found is None:
         call = lower()
@@ -100,7 +100,14 @@ def lower_once(group: Group, target: Target, schedule: Schedule, lower: Callable
             while len(_templates) > CAPACITY:
                 _templates.pop(next(iter(_templates)))
         return call
-    return _instantiate(found, structure.values, (*group.leaves, *group.outputs), len(group.outputs))
+    return _instantiate(found, structure.values, (*group.leaves, *group.stored), len(group.stored))
+
+
+def _placed(group: Group) -> Hashable:
+    """What lowering asks of where outputs are stored."""
+    stored = group.stored
+    places = [(i, group.placed[v]) for i, v in enumerate(group.outputs) if v in group.placed]
+    return tuple((i, p.axis, p.start, stored.index(p.whole), p.whole.type) for i, p in places)
 
 
 def _template(call: KernelCall, structure: Structure) -> _Template:

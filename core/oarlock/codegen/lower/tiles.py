@@ -26,7 +26,6 @@ from oarlock.codegen.schedule import schedule_of
 from oarlock.codegen.values import shape_of
 from oarlock.dtypes import DType
 from oarlock.ir import Value
-from oarlock.ir.extents import known
 from oarlock.ops import tensor
 from oarlock.target import Target
 
@@ -75,7 +74,10 @@ class _Tiles:
         self.plan = plan
         self.target = target
         self.threads = min(THREADS, target.limits.max_threads) if target.has_threads else 1
-        self.e = Emitter(name, group.leaves, group.outputs, table, (self.threads, 1, 1), index, fused=target.has_fma)
+        self.e = Emitter(
+            name, group.leaves, group.stored, table, (self.threads, 1, 1), index, fused=target.has_fma,
+            placed=group.placed,
+        )  # fmt: skip
         self.shape = shape_of(self.op.result)
         self.dtype = accumulator("sum", tensor(self.op.result).dtype)
         self.width = plan.columns if plan.along else plan.columns * plan.lanes
@@ -101,15 +103,22 @@ class _Tiles:
         column_tiles = -(-self.count(plan.column_dims) // self.width)
         outer_count = math.prod(self.shape[d] for d in rest)
         together, stretch = self.together(column_tiles, outer_count * row_tiles)
-        counts = [*(self.shape[d] for d in rest), column_tiles // together, row_tiles, together // stretch]
+        counts = [*(self.shape[d] for d in rest), -(-column_tiles // together), row_tiles, -(-together // stretch)]
         sizes = [e.size(count, "walk", i) for i, count in enumerate(counts)]
         total = math.prod(counts)
+        exact = all(type(n) is int for n in (column_tiles, together))
+        wide, long = e.size(together, "together"), e.size(stretch, "stretch")
         self.memory = b.private(self.dtype, plan.rows * self.width)
 
         def tiles(t: Value, _: list[Value]) -> list[Value]:
             *outer, group, row, place = split_linear(b, t, counts, sizes)
-            first = b.add(b.mul(group, sizes[-1]), place)
-            self.tiles(dict(zip(rest, outer, strict=True)), row, first, stretch)
+            start = b.mul(place, long)
+            first, count = b.add(b.mul(group, wide), start), long
+            if not exact or together % stretch:
+                count = b.min(count, b.sub(wide, start))
+            if not exact or column_tiles % together:
+                count = b.min(count, b.sub(e.size(column_tiles, "columns"), first))
+            self.tiles(dict(zip(rest, outer, strict=True)), row, first, count)
             return []
 
         most = self.target.limits.max_grid[0]
@@ -132,11 +141,13 @@ class _Tiles:
             return 1, 1
         panel = math.prod(shape_of(self.op.operands[1])[panel_dims]) * self.dtype.itemsize
         most = max(1, (self.schedule.cache_kib << 10 or CACHE_BYTES) // max(1, panel))
-        together = _divisor(column_tiles, most)
-        return together, _divisor(together, max(1, row_tiles * column_tiles // BLOCKS))
+        together = _even(column_tiles, most)
+        if type(row_tiles) is not int:  # that of one example of many sizes, which a choice would tell apart
+            return together, 1
+        return together, _even(together, max(1, row_tiles * column_tiles // BLOCKS))
 
-    def tiles(self, at: dict[int, Value], row: Value, first: Value, stretch: int) -> None:
-        """Compute the tiles of one row of tiles from the ``first`` tile of columns of a ``stretch`` on."""
+    def tiles(self, at: dict[int, Value], row: Value, first: Value, count: Value) -> None:
+        """Compute ``count`` tiles of one row of tiles, from the ``first`` tile of columns on."""
         e, b, plan = self.e, self.e.b, self.plan
         first_row = b.mul(row, b.i(plan.rows))
         if self.op.name == "schedule.packed_product" and not self.op.attributes["in_place"]:
@@ -147,13 +158,12 @@ class _Tiles:
             rows = self.rows(first_row)
 
         def tile(i: Value, _: list[Value]) -> list[Value]:
-            self.tile(at, row, rows, b.add(b.mul(first, count), i))
+            self.tile(at, row, rows, b.add(first, i))
             return []
 
-        if stretch == 1:
+        if b.constant_value(count) == 1:
             self.tile(at, row, rows, first)
         else:
-            count = e.size(stretch, "stretch")
             e.loop(b.i(0), count, tile)
 
     def tile(self, at: dict[int, Value], row: Value, rows: Sequence[Value], column: Value) -> None:
@@ -331,8 +341,7 @@ def _is_short(group: Group) -> bool:
     return len(names) <= SHORT and not any(name in FUNCTIONS for name in names)
 
 
-def _divisor(count: int, most: int) -> int:
-    """The largest divisor of ``count`` that is at most ``most``; 1 for nothing."""
-    if count <= most:
-        return max(1, count)
-    return next(n for n in range(known(most), 0, -1) if count % n == 0)
+def _even(count: int, most: int) -> int:
+    """Into parts of how many ``count`` things are cut, all but the last alike and at most ``most``; 1 for nothing."""
+    parts = max(1, -(-count // most))
+    return max(1, -(-count // parts))
