@@ -28,7 +28,8 @@ def group_lanes(group: Group, target: Target, schedule: Schedule, run: int) -> i
     """Elements of one vector in a kernel of ``group``, whose innermost loops walk ``run`` elements.
 
     Two of the target's vectors where an elementary function is computed, since one alone waits for each of its steps;
-    but not where that leaves more of a short run to be computed one by one.
+    but not where that leaves more of a short run to be computed one by one, nor in OpenCL C, whose compiler for
+    processors takes twice the time for vectors of two registers.
     """
     width = target.limits.vector_width
     if target.has_threads or width == 1:
@@ -36,7 +37,7 @@ def group_lanes(group: Group, target: Target, schedule: Schedule, run: int) -> i
     if schedule.lanes:
         return schedule.lanes
     results = [m.results[0] for m in group.members if m.name.removeprefix("array.") in FUNCTIONS]
-    pays = run >= LONG * width or run % (2 * width) < width
+    pays = target.language != "opencl" and (run >= LONG * width or run % (2 * width) < width)
     return 2 * width if results and pays and all(tensor(v).dtype.bits <= 32 for v in results) else width
 
 
