@@ -181,7 +181,11 @@ def flops_of(function: Operation) -> int:
             shape = shape_of(op.operands[0])
             total += 2 * math.prod(shape_of(op.result)) * math.prod(shape[i] for i in contracted)  # type: ignore[has-type]
         elif op.name == "schedule.packed_product":
-            total += 2 * math.prod(shape_of(op.result)) * shape_of(op.operands[0])[-2]
+            steps = op.attributes["steps"]
+            assert isinstance(steps, int)
+            total += 2 * math.prod(shape_of(op.result)) * math.prod(shape_of(op.operands[1])[-1 - steps : -1])
+        elif op.name == "schedule.window_product":
+            total += 2 * math.prod(shape_of(op.result)) * math.prod(shape_of(op.operands[1])[1:-1])
         elif op.name in ("array.convolution", "schedule.convolution"):
             total += 2 * math.prod(shape_of(op.result)) * math.prod(shape_of(op.operands[1])[1:])
     return total

@@ -34,6 +34,8 @@ LEAST_OUTPUTS, LEAST_MORE = (32, 64, 192), 128
 """Outputs from which on the copy of a convolution's image is repaid: where a row of the result is less than one vector,
 less than two, more (tiles of the image as it is then waste less); and how many more where the kernel has several
 elements, with which the image is copied as often."""
+STRETCH = 16
+"""Neighbours in memory from which on rows are read where they are, although they lie in several stretches."""
 MOST_TAPS = 16
 """Elements of a kernel up to which what each meets is copied side by side."""
 
@@ -104,16 +106,21 @@ def _product(op: Operation, b: ArrayBuilder, target: Target, sides: Sequence[Sid
     left, right = sides
     schedule = schedule_of(op)
     rows, columns = schedule.rows or packed_rows(target), (schedule.vectors or VECTORS) * lanes
+    in_place = left.lies_in_rows(dtype)
+    steps = left.lengths if in_place else (left.steps,)
     attributes: dict[str, Attribute] = {
         "batch": len(right.batch),
         "rows": len(left.free_dims),
+        "steps": len(steps),
         "tile": rows,
-        "in_place": left.lies_in_rows(dtype),
+        "in_place": in_place,
     }
-    first = left.rows(b) if attributes["in_place"] else left.panels(b, rows, dtype)
-    product = b.create(
-        "schedule.packed_product", (first, right.panels(b, columns, dtype)), attributes, [op.result.type]
-    )
+    first = left.rows(b, steps) if in_place else left.panels(b, rows, dtype)
+    second = right.panels(b, columns, dtype)
+    *outer, _, width = shape_of(second)
+    if len(steps) > 1:
+        second = b("reshape", second, shape=(*outer, *steps, width))
+    product = b.create("schedule.packed_product", (first, second), attributes, [op.result.type])
     put_schedule(product, schedule)
     return product.result
 
@@ -126,19 +133,21 @@ class Side:
         shape = shape_of(value)
         self.free_dims = tuple(d for d in range(len(shape)) if d not in (*batch, *contract))
         self.free = math.prod(shape[d] for d in self.free_dims)
-        self.steps = math.prod(shape[d] for d in contract)
+        self.lengths = tuple(shape[d] for d in contract)
+        self.steps = math.prod(self.lengths)
         self.outer = tuple(shape[d] for d in batch)
 
     def lies_in_rows(self, dtype: DType) -> bool:
-        """Whether the steps of each row are neighbours in memory, in ``dtype``: a tile reads few rows at a time, each
-        from end to end, and needs no copy."""
-        same = len(self.contract) == 1 and tensor(self.value).dtype == dtype
-        return same and contiguous_along(self.value, self.contract[0])
+        """Whether the steps of each row are neighbours in memory, in ``dtype``, or long stretches of them: a tile reads
+        few rows at a time, each from end to end, and needs no copy."""
+        same = bool(self.contract) and tensor(self.value).dtype == dtype
+        long = len(self.contract) == 1 or self.lengths[-1] >= STRETCH
+        return same and long and contiguous_along(self.value, self.contract[-1])
 
-    def rows(self, b: ArrayBuilder) -> Value:
-        """The operand as (batch..., rows, steps), where it is."""
+    def rows(self, b: ArrayBuilder, steps: Sequence[int] = ()) -> Value:
+        """The operand as (batch..., rows, steps...), where it is; all steps are one dimension unless told."""
         x = b("transpose", self.value, permutation=(*self.batch, *self.free_dims, *self.contract))
-        return b("reshape", x, shape=(*self.outer, self.free, self.steps))
+        return b("reshape", x, shape=(*self.outer, self.free, *(steps or (self.steps,))))
 
     def panels(self, b: ArrayBuilder, width: int, dtype: DType) -> Value:
         """The operand as (batch..., panels, steps, width), in memory."""

@@ -59,11 +59,11 @@ SCHEDULE = Dialect(
         OpDefinition(
             "schedule.packed_product",
             "(batch..., rows..., columns...): the matrix product of row panels (batch..., panels, K, rows of one), or "
-            "rows ``in_place`` (batch..., rows, K), and column panels (batch..., panels, K, columns of one), each with "
-            "or without the batch; what the last panels hold past the result is not in it. ``batch`` and ``rows`` "
-            "count dimensions; a tile has ``tile`` rows.",
+            "rows ``in_place`` (batch..., rows, K...), and column panels (batch..., panels, K..., columns of one), "
+            "each with or without the batch; what the last panels hold past the result is not in it. ``batch``, "
+            "``rows`` and ``steps`` (of K) count dimensions; a tile has ``tile`` rows.",
             operands=2,
-            attributes={"batch": int, "rows": int, "tile": int, "in_place": bool},
+            attributes={"batch": int, "rows": int, "steps": int, "tile": int, "in_place": bool},
             traits=frozenset({traits.PURE}),
         ),
         OpDefinition(

@@ -141,11 +141,16 @@ class Packed:
         self.e, self.plan = tiles.e, tiles.plan
         self.x, self.y = tiles.op.operands
         self.in_place = bool(tiles.op.attributes["in_place"])
-        self.bounds = [self.e.size(shape_of(self.y)[-2], self.y, len(shape_of(self.y)) - 2)]
+        steps = tiles.op.attributes["steps"]
+        assert isinstance(steps, int)
+        self.inner = steps + 1
+        """Dimensions of one panel."""
+        last = len(shape_of(self.y)) - 1
+        self.bounds = [self.e.size(shape_of(self.y)[d], self.y, d) for d in range(last - steps, last)]
 
     def number(self, at: dict[int, Value], row: Value, where: Sequence[Value]) -> Value:
         if self.in_place:
-            batch = [at[d] for d in range(len(shape_of(self.x)) - 2)]
+            batch = [at[d] for d in range(len(shape_of(self.x)) - self.inner)]
             return self.e.vector(self.x, self.e.index_of_dims(self.x, [*batch, row, *where]), 1)
         return self.load(self.x, at[self.plan.row_dims.start], at, where, row, 1)
 
@@ -155,7 +160,7 @@ class Packed:
     def load(
         self, x: Value, panel: Value, at: dict[int, Value], where: Sequence[Value], position: Value, lanes: int
     ) -> Value:
-        batch = [at[d] for d in range(len(shape_of(x)) - 3)]
+        batch = [at[d] for d in range(len(shape_of(x)) - 1 - self.inner)]
         return self.e.vector(x, self.e.index_of_dims(x, [*batch, panel, *where, position]), lanes)
 
 

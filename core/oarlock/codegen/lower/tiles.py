@@ -38,8 +38,8 @@ CACHE_BYTES = 256 << 10
 """What panels of columns may take of the cache that a core has to itself."""
 SHORT = 6
 """Operators of a group up to which a tile is finished without a loop."""
-_PANEL_DIMS = {"schedule.packed_product": slice(-2, None), "schedule.window_product": slice(1, None)}
-"""The dimensions of one panel of columns, where there are such."""
+PACKED = ("schedule.packed_product", "schedule.window_product")
+"""Products whose columns are in panels."""
 
 
 def lower_tiles(
@@ -136,10 +136,11 @@ class _Tiles:
     def together(self, column_tiles: int, row_tiles: int) -> tuple[int, int]:
         """How many tiles of columns are walked for each row of tiles, so many that their operand stays in a cache; and
         how many of these one after the other, which still leaves enough for all blocks."""
-        panel_dims = _PANEL_DIMS.get(self.op.name)
-        if panel_dims is None:
+        if self.op.name not in PACKED:
             return 1, 1
-        panel = math.prod(shape_of(self.op.operands[1])[panel_dims]) * self.dtype.itemsize
+        steps = self.op.attributes.get("steps", len(shape_of(self.op.operands[1])) - 2)
+        assert isinstance(steps, int)
+        panel = math.prod(shape_of(self.op.operands[1])[-1 - steps :]) * self.dtype.itemsize
         most = max(1, (self.schedule.cache_kib << 10 or CACHE_BYTES) // max(1, panel))
         together = _even(column_tiles, most)
         if type(row_tiles) is not int:  # that of one example of many sizes, which a choice would tell apart
@@ -170,7 +171,7 @@ class _Tiles:
         """Compute one tile; what lies past the last row or column is computed on clamped operands and not stored."""
         e, b, plan = self.e, self.e.b, self.plan
         first = base = b.mul(column, b.i(self.width))
-        if self.op.name in _PANEL_DIMS:
+        if self.op.name in PACKED:
             panels = {plan.column_dims.start: column}
             if plan.row_dims:
                 panels[plan.row_dims.start] = row
@@ -192,7 +193,7 @@ class _Tiles:
             self.finish_whole(at, first_row, first, sums)
             return []
 
-        if self.op.name in _PANEL_DIMS and self.lanes == plan.lanes and _is_short(self.group):
+        if self.op.name in PACKED and self.lanes == plan.lanes and _is_short(self.group):
             e.branch(self.is_whole(first_row, first), from_registers, through_memory)
         else:
             through_memory()

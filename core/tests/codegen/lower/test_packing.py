@@ -44,6 +44,30 @@ PRODUCTS = {
 }
 
 
+def heads(b: ArrayBuilder, x: Value, y: Value) -> Value:
+    """Rows that lie in several stretches, as the heads of an attention leave them."""
+    rows = b("reshape", b("transpose", x, permutation=(1, 0, 2)), shape=(13, 48))
+    return b("dot_general", rows, y, batch=((), ()), contract=((1,), (1,)), dtype=F32)
+
+
+def test_rows_in_stretches_are_read_where_they_are() -> None:
+    types = [t(3, 13, 16), t(18, 48)]
+    function = program(types, heads)
+    given = random_operands(types)
+    got, calls = run_lowered(function, given, FUNCTIONS)
+    assert [call.label for call in calls] == ["pad", "copy", "packed_product"]  # only the right operand is copied
+    assert_close(got, interpret(function, given), 1e-5, 1e-5)
+
+
+def test_rows_in_short_stretches_are_copied() -> None:
+    types = [t(6, 13, 8), t(16, 48)]
+    function = program(types, heads)
+    given = random_operands(types)
+    got, calls = run_lowered(function, given, FUNCTIONS)
+    assert sum(call.label == "copy" for call in calls) == 2
+    assert_close(got, interpret(function, given), 1e-5, 1e-5)
+
+
 @pytest.fixture(autouse=True)
 def _few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small products are packed: the interpreter is slow."""
