@@ -133,7 +133,7 @@ class CpuProgram(ProgramDriver):
         self, stream: Handle | None, plan: Handle, bindings: Sequence[Handle], scalars: Sequence[tuple[int, int, bytes]]
     ) -> None:
         """Run a plan on ``bindings`` (capability ``plans``)."""
-        plan.replay([handle.address for handle in bindings], scalars)
+        plan.replay(bindings, scalars)
 
     def close_programs(self) -> None:
         """Unload every program, then the linker that holds them."""

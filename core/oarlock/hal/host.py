@@ -194,20 +194,21 @@ class HostPlan:
         self._slots = 0
         self._compiled = None
 
-    def replay(self, bindings: Sequence[int], scalars: Sequence[tuple[int, int, bytes]] = ()) -> None:
-        """Run all steps in order on the addresses ``bindings``, one a slot.
+    def replay(self, bindings: Sequence[int | HostMemory], scalars: Sequence[tuple[int, int, bytes]] = ()) -> None:
+        """Run all steps in order on ``bindings``, one a slot: addresses, or the memory itself.
 
         Each (step, offset, bytes) of ``scalars`` replaces bytes of that step's scalar block for this run alone.
         Raises BoundsError for a missing binding or a replacement outside a launch's block.
         """
-        if self._compiled is not None:
+        if _native is not None and self._compiled is not None:
             try:
-                self._compiled.replay(bindings, scalars, thread_count())
+                _native.replay(self._compiled, bindings, scalars, thread_count())
             except (IndexError, TypeError):
                 self._check(bindings, scalars)  # which says what is wrong with them
                 raise
             return
         self._check(bindings, scalars)
+        places = [binding if isinstance(binding, int) else binding.address for binding in bindings]
         replaced: dict[int, bytearray] = {}
         for index, offset, data in scalars:
             step = self._steps[index]
@@ -215,13 +216,13 @@ class HostPlan:
             replaced.setdefault(index, bytearray(step.scalars))[offset : offset + len(data)] = data
         for index, step in enumerate(self._steps):
             if isinstance(step, CopyStep):
-                ctypes.memmove(bindings[step.dst] + step.dst_offset, bindings[step.src] + step.src_offset, step.nbytes)
+                ctypes.memmove(places[step.dst] + step.dst_offset, places[step.src] + step.src_offset, step.nbytes)
             else:
-                addresses = [bindings[slot] + base for slot, base in step.buffers]
+                addresses = [places[slot] + base for slot, base in step.buffers]
                 block = bytes(replaced[index]) if index in replaced else step.scalars
                 run_grid(step.address, step.grid, addresses, block)
 
-    def _check(self, bindings: Sequence[int], scalars: Sequence[tuple[int, int, bytes]]) -> None:
+    def _check(self, bindings: Sequence[object], scalars: Sequence[tuple[int, int, bytes]]) -> None:
         if len(bindings) < self._slots:
             raise BoundsError(f"the plan has {self._slots} slots; replay was given {len(bindings)} bindings")
         for index, offset, data in scalars:

@@ -105,10 +105,16 @@ class Backend(Protocol):
 class RuntimeBackend:
     """The devices of ``oarlock.runtime``, loaded on first use."""
 
-    def open(self, name: str) -> DeviceLike:
-        from oarlock import runtime
+    def __init__(self) -> None:
+        self._opened: Callable[[str], DeviceLike] | None = None
+        """``runtime.open_device``, once it is loaded."""
 
-        return runtime.open_device(name)
+    def open(self, name: str) -> DeviceLike:
+        if self._opened is None:
+            from oarlock import runtime
+
+            self._opened = runtime.open_device
+        return self._opened(name)
 
     def device_names(self) -> Sequence[str]:
         from oarlock import runtime
@@ -167,7 +173,7 @@ class RuntimeBackend:
         return at
 
     def synchronize(self, device: DeviceLike) -> None:
-        cast("runtime.Device", device).synchronize()
+        device.synchronize()  # type: ignore[attr-defined]  # a call of cast takes as long as the rest of this
 
 
 class Place:

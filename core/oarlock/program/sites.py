@@ -14,12 +14,14 @@ Site: TypeAlias = "tuple[CodeType, int] | None"
 """A code object and the offset of the instruction in it."""
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent) + "/"
-_internal: dict[str, bool] = {}
+internal: dict[str, bool] = {}
+"""Whether a file, by name, is of this package, of those asked about."""
 
 
-def _is_internal(filename: str) -> bool:
+def is_internal(filename: str) -> bool:
+    """Whether ``filename`` is of this package, which is remembered."""
     found = filename.startswith(_PACKAGE)
-    _internal[filename] = found
+    internal[filename] = found
     return found
 
 
@@ -28,10 +30,10 @@ def call_site(depth: int = 2) -> Site:
     frame = sys._getframe(depth)
     while frame is not None:
         code = frame.f_code
-        internal = _internal.get(code.co_filename)
-        if internal is None:
-            internal = _is_internal(code.co_filename)
-        if not internal:
+        inside = internal.get(code.co_filename)
+        if inside is None:
+            inside = is_internal(code.co_filename)
+        if not inside:
             return code, frame.f_lasti
         frame = frame.f_back  # type: ignore[assignment]
     return None

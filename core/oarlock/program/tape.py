@@ -15,6 +15,7 @@ from oarlock.ir import Attribute
 from oarlock.program.backend import Data, Place, backend
 from oarlock.program.calls import MEMO_LIMIT, Call, Kind, infer, scalar_call
 from oarlock.program.cut import History, Segment, period_cuts
+from oarlock.program.fast import ready, start
 from oarlock.program.plans import Entry, Runner, build, counters, first_numbers
 from oarlock.program.sites import Site, call_site, describe
 
@@ -102,6 +103,7 @@ class Recorded:
         """The one subclass there is, Tensor, is the class of what recording returns."""
         global _public
         _public = cls
+        start(cls)
 
     def _settle(self) -> Data:
         """The data, running the tape first when it is pending; raises what made the program fail."""
@@ -131,6 +133,7 @@ class Recorded:
         self._tape = None
 
 
+new_lock = type(threading.RLock())  # threading.RLock itself is a function around it
 _NOTHING: Mapping[str, Attribute] = {}
 _public: type[Recorded] = Recorded
 _new = object.__new__
@@ -151,7 +154,7 @@ class Tape:
     def __init__(self, place: Place, thread: ThreadState) -> None:
         self.place = place
         self.thread = thread
-        self.lock = threading.RLock()
+        self.lock = new_lock()
         self.closed = False
         self.entries: list[Entry] = []
         self.sites: list[Site] = []
@@ -186,6 +189,10 @@ class Tape:
 
     def flush(self) -> Exception | None:
         """Run all of it. A failure is left in the results, which raise it when they are used, and returned."""
+        if ready.flush is not None:
+            done: Any = ready.flush(self)
+            if done is not NotImplemented:
+                return done  # type: ignore[no-any-return]
         failure: Exception | None = None
         with self.lock:
             if self.closed:
@@ -196,8 +203,7 @@ class Tape:
                 try:
                     data = _execute(self.place, self.entries, self.sites, self.payloads, list(waiting))
                 except Exception as error:
-                    self._fail(waiting, error)
-                    failure = next(iter(waiting.values()))._failure.again()  # type: ignore[union-attr]
+                    failure = self.failed(waiting, error)
                 else:
                     for tensor, value in zip(waiting.values(), data, strict=True):
                         tensor._finish(value, None)
@@ -252,6 +258,12 @@ class Tape:
             tape.results[number] = ref(tensor)
             tensor._number, tensor._tape = number, tape
         self.thread.tapes[self.place] = tape
+
+    def failed(self, waiting: dict[int, Recorded], error: Exception) -> Exception:
+        """Leave ``error`` in what waits, and be closed; gives what the first result raises from now on."""
+        self._fail(waiting, error)
+        self.close()
+        return next(iter(waiting.values()))._failure.again()  # type: ignore[union-attr]
 
     def _fail(self, waiting: dict[int, Recorded], error: Exception) -> None:
         owners = [index for index, entry in enumerate(self.entries) for _ in range(entry[0].count)]
@@ -328,6 +340,10 @@ def record(
 ) -> Any:
     """Record one operator: its tensor, or a tuple of them when it has several results."""
     state = _local.state
+    if ready.record is not None:
+        found = ready.record(state, place, name, operands, attributes)
+        if found is not NotImplemented:
+            return found
     tape = state.tapes.get(place) or state.tape(place)
     key: tuple[Any, ...] = (name, *attributes.items()) if attributes else (name,)
     for operand in operands:
@@ -436,7 +452,8 @@ def concrete(kind: Kind, place: Place, data: Data) -> Tensor:
     made._kind = kind
     made._place = place
     made._number = -1
-    made._finish(data, None)
+    made._data = data
+    made._failure = made._tape = None
     return made  # type: ignore[return-value]
 
 
@@ -448,7 +465,10 @@ def thread_state() -> ThreadState:
 def flush_thread() -> Exception | None:
     """Run what this thread has recorded, on every device; returns the first failure."""
     first: Exception | None = None
-    for tape in list(_local.state.tapes.values()):
+    tapes = _local.state.tapes
+    if not tapes:
+        return None
+    for tape in list(tapes.values()):
         failure = tape.flush()
         first = first or failure
     return first

@@ -32,12 +32,20 @@ class WholeProgram:
     assigned: tuple[tuple[int, int], ...]
     """(argument, position of its new value)."""
     place: Place
+    plain: bool
+    """Whether what it gives is one tensor, and nothing is assigned."""
+    in_order: bool
+    """Whether ``run`` takes the data of the first arguments, as many as are ``used``."""
 
     def __call__(self, data: Sequence[Data], tensors: Sequence[Any]) -> Any:
         """What the function gives for arguments with these ``data``; ``tensors`` are what is assigned to."""
-        values = self.run([*[data[position] for position in self.used], *self.held])
+        values = self.run(
+            data
+            if self.in_order and len(data) == len(self.used)
+            else [*[data[position] for position in self.used], *self.held]
+        )
         where = self.place
-        if self.results is LEAF and not self.assigned and type(self.given[0]) is int:
+        if self.plain:
             return concrete(self.kinds[0], where, values[0])
         made = [concrete(kind, where, value) for kind, value in zip(self.kinds, values, strict=True)]
         for position, number in self.assigned:
@@ -77,4 +85,6 @@ def whole(
         traced.given,
         traced.assigned,
         where,
+        traced.results is LEAF and not traced.assigned and type(traced.given[0]) is int,
+        tuple(used) == tuple(range(len(used))) and not held,
     )

@@ -9,20 +9,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from oarlock.abi import Executable, KernelSignature
-from oarlock.errors import (
-    BoundsError,
-    ClosedError,
-    DeviceError,
-    DeviceLostError,
-    OarlockError,
-    UnsupportedError,
-)
+from oarlock.errors import BoundsError, ClosedError, DeviceError, DeviceLostError, OarlockError, UnsupportedError
 from oarlock.hal import Adapter, CopyStep, DeviceInfo, Driver, LaunchStep
-from oarlock.runtime import copies, launches
+from oarlock.runtime import copies, fast, launches
 from oarlock.runtime.abilities import abilities_of
 from oarlock.runtime.cache import cached_compile
 from oarlock.runtime.checks import check_driver, check_handle, check_kind, check_nothing
-from oarlock.runtime.lane import Lane
+from oarlock.runtime.lane import SLICE_S, Lane
 from oarlock.runtime.lifetimes import Dropped
 from oarlock.runtime.memory import Allocation, Buffer, split_offset
 from oarlock.runtime.pool import MemoryPool
@@ -138,11 +131,13 @@ class Device:
         self.edges = threading.RLock()
         """Held while bytes around an unaligned copy are read and written back."""
         self.origins: dict[str, str] = {}
+        """What a kernel computes and where it was asked for, by its name: whoever loads kernels says so, for errors."""
         self.held: dict[str, object] = {}
         """What the layers above keep for as long as the device is open: its kernels, its plans."""
-        """What a kernel computes and where it was asked for, by its name: whoever loads kernels says so, for errors."""
         self.host_calls = 0
         """Host callbacks that have not returned."""
+        self.parts = fast.parts_of(self)
+        """What native functions work on; None where there are none."""
         self._empty: list[Allocation] = []
         self._using: dict[str, _Using] = {}
 
@@ -326,6 +321,8 @@ class Device:
         """
         if stream is not None:
             check_stream(self, stream).synchronize()
+            return
+        if self.parts is not None and fast.settle(self.parts, SLICE_S):
             return
         lanes = [self.default_lane]
         try:

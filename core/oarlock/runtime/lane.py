@@ -21,9 +21,9 @@ from oarlock.runtime.checks import check_nothing
 if TYPE_CHECKING:
     from oarlock.runtime.device import Device
 
-__all__ = ["Lane"]
+__all__ = ["SLICE_S", "Lane"]
 
-_SLICE_S = 0.005
+SLICE_S = 0.005
 """Longest stay inside ``driver.synchronize`` before other threads get a turn at the driver."""
 _YIELD_S = 0.0001
 _ids = itertools.count(1)
@@ -61,7 +61,7 @@ class Lane:
         gate = self.device.gate
         while not self.closed:
             with self.device.using("synchronize"):
-                if self.closed or self.poll(_SLICE_S):
+                if self.closed or self.poll(SLICE_S):
                     return
                 if 0 < deadline < time.monotonic() - start:
                     late = gate.late("synchronize", deadline)

@@ -168,14 +168,13 @@ class Buffer:
         self._drop()
         self.device.collect()
 
-    def _drop(self) -> None:
+    def __del__(self) -> None:
+        # May run in any thread, even inside a driver call: only hand the allocation over.
         allocation, self._allocation = self._allocation, None
         if allocation is not None:
             self.device.dropped.items.append(allocation)
 
-    def __del__(self) -> None:
-        # May run in any thread, even inside a driver call: only hand the allocation over.
-        self._drop()
+    _drop = __del__
 
     def __repr__(self) -> str:
         state = "freed" if self.freed else size_text(self.nbytes)

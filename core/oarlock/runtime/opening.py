@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import os
 import threading
 
@@ -29,11 +30,10 @@ def open_device(name: str) -> Device:
     what there is and why the rest is missing, PluginError when the adapter cannot be loaded, ForkedProcessError in a
     child of a process that has used the adapter, DeviceTimeoutError when another thread hangs opening it.
     """
-    adapter_name, index = parse_device(name)
-    full = f"{adapter_name}:{index}"
-    device = _open.get(full)
-    if device is not None and device.usable:
+    device = _open.get(name) or _open.get(_written(name)[0])
+    if device is not None and device.gate.refusal is None:
         return device
+    full, adapter_name, index = _written(name)
     with _guard:
         lock = _opening.setdefault(full, threading.RLock())
     if not lock.acquire(timeout=config.watchdog_s if config.watchdog_s > 0 else -1):
@@ -50,6 +50,13 @@ def open_device(name: str) -> Device:
         return device
     finally:
         lock.release()
+
+
+@functools.lru_cache(maxsize=256)
+def _written(name: str) -> tuple[str, str, int]:
+    """A device's name in full, the adapter's name, and the index."""
+    adapter_name, index = parse_device(name)
+    return f"{adapter_name}:{index}", adapter_name, index
 
 
 def open_devices() -> tuple[Device, ...]:

@@ -24,6 +24,7 @@ from oarlock.ops import tensor
 from oarlock.registry.compiler import all_passes, context
 from oarlock.runtime.array import DeviceArray, empty, from_numpy
 from oarlock.runtime.device import Device
+from oarlock.runtime.fast import Recipe, run_plan
 from oarlock.runtime.kernels import Progress, kernels_of
 from oarlock.runtime.layout import Life, lay_out
 from oarlock.runtime.library import claims_of, run_operator
@@ -164,6 +165,19 @@ class Plan:
         whole = device.can.plans is not None and not self.separate and device.target.limits.binding_alignment is None
         self._work = self._prepare() if whole else self.steps  # a prepared step's base is fixed, and slots move
         self._whole = all(isinstance(step, Segment) for step in self._work)
+        self._recipe = self._made_native()
+
+    def _made_native(self) -> Recipe | None:
+        """What the native function runs; None where the plan is more than one stretch of launches."""
+        parts = self.device.parts
+        if parts is None or len(self._work) != 1 or not isinstance(self._work[0], Segment):
+            return None
+        segment = self._work[0]
+        parameters = tuple(None if wanted is None else (wanted.dtype, wanted.shape) for wanted in self._parameters)
+        return Recipe(
+            parts, segment.plan, segment, parameters, tuple(self._template), tuple(self._allocated), segment.slots,
+            self._results, segment.moving, segment.has_scalars,
+        )  # fmt: skip
 
     def _upload(self) -> dict[Value, DeviceArray]:
         """The constants that steps read or the program returns, on the device."""
@@ -244,6 +258,10 @@ class Plan:
 
         Raises ShapeError, DTypeError or DeviceError for an operand that does not fit.
         """
+        if self._recipe is not None:
+            found: Any = run_plan(self._recipe, operands)
+            if found is not NotImplemented:
+                return found  # type: ignore[no-any-return]
         device = self.device
         places = self._bind(operands)
         lane = check_stream(device, None)

@@ -41,6 +41,8 @@ class MemoryPool:
     device's memory). With ``config.pool`` off nothing is reused: memory goes back once its work has ended.
     """
 
+    __slots__ = ("_classes", "_device", "_released", "_sizes", "budget", "idle", "in_use", "live", "peak")
+
     def __init__(self, device: Device) -> None:
         self._device = device
         self._classes: defaultdict[int, list[Allocation]] = defaultdict(list)
@@ -56,6 +58,11 @@ class MemoryPool:
     def limit(self) -> int:
         """Bytes that live and cached allocations may take together."""
         return self._device.info.memory if self.budget is None else self.budget
+
+    @property
+    def most_idle(self) -> int:
+        """Idle bytes that are kept; when there are more, half of this stays."""
+        return self.limit // _IDLE_SHARE
 
     def take(self, nbytes: int, lane: Lane, label: str) -> Allocation | None:
         """Memory for ``nbytes`` > 0 that ``lane`` will use first, as far as is known.
@@ -91,7 +98,7 @@ class MemoryPool:
             allocation.end_life()
             self.idle += capacity
             self._classes[capacity].append(allocation)
-        most = self.limit // _IDLE_SHARE
+        most = self.most_idle
         if self.idle > most:
             self.release(most // 2)
 

@@ -111,26 +111,30 @@ class Profile:
 
 
 class _Switch:
-    profile: Profile | None = None
+    __slots__ = ("profile",)
+
+    def __init__(self) -> None:
+        self.profile: Profile | None = None
 
 
-_switch = _Switch()
+switch = _Switch()
+"""What is on now."""
 _guard = threading.Lock()
 
 
 def active() -> Profile | None:
     """The profile that is on in this process."""
-    return _switch.profile
+    return switch.profile
 
 
 @contextmanager
 def profiled() -> Iterator[Profile]:
     """Profile what plans launch inside the ``with``, in every thread. One inside another takes over until it ends."""
     with _guard:
-        before, profile = _switch.profile, Profile()
-        _switch.profile = profile
+        before, profile = switch.profile, Profile()
+        switch.profile = profile
     try:
         yield profile
     finally:
         with _guard:
-            _switch.profile = before
+            switch.profile = before

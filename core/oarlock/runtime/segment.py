@@ -25,7 +25,7 @@ class Segment:
     ``sizes`` are the bytes of each value.
     """
 
-    __slots__ = ("_moving", "_plan", "_scalars", "_slots")
+    __slots__ = ("_scalars", "moving", "plan", "slots")
 
     def __init__(
         self,
@@ -60,20 +60,29 @@ class Segment:
             steps.append(
                 LaunchStep(launch.program, signature.name, launch.grid, signature.block, tuple(bindings), block)
             )
-        self._slots = tuple(numbers)
-        self._moving = moving
-        self._plan: PreparedPlan = device.prepare(steps)
+        self.slots = tuple(numbers)
+        """What it is bound to: slots of the plan."""
+        self.moving = moving
+        """By slot, where an offset goes: (step, its signature, position in the scalar block)."""
+        self.plan: PreparedPlan = device.prepare(steps)
+
+    @property
+    def has_scalars(self) -> bool:
+        """Whether numbers go into it that may be others in each run."""
+        return bool(self._scalars)
 
     def replay(self, lane: Lane, places: Sequence[Any]) -> None:
         """Submit the launches on ``places``: (buffer, byte offset) or a number for each slot of the plan."""
+        self.plan.submit(lane, [places[slot][0] for slot in self.slots], self.patches(places))
+
+    def patches(self, places: Sequence[Any]) -> list[tuple[int, int, bytes]]:
+        """What is another number in this run than in the plan: (step, offset, bytes) in scalar blocks."""
         patches: list[tuple[int, int, bytes]] = []
-        buffers = []
-        for slot in self._slots:
-            buffer, offset = places[slot]
-            buffers.append(buffer)
-            if offset and slot in self._moving:
-                for position, signature, i in self._moving[slot]:
+        for slot, moved in self.moving.items():
+            offset = places[slot][1]
+            if offset:
+                for position, signature, i in moved:
                     patches.append((position, *signature.field(i, offset // signature.buffers[i].storage.itemsize)))
         for position, signature, i, slot in self._scalars:
             patches.append((position, *signature.field(i, places[slot])))
-        self._plan.submit(lane, buffers, patches)
+        return patches

@@ -34,7 +34,7 @@ class _Callback(threading.local):
     running = False
 
 
-_scope: ContextVar[_Scope | None] = ContextVar("oarlock_stream", default=None)
+scopes: ContextVar[_Scope | None] = ContextVar("oarlock_stream", default=None)
 _callback = _Callback()
 
 
@@ -45,7 +45,7 @@ def in_callback() -> bool:
 
 def current_stream(device: Device) -> Stream:
     """The stream that work on ``device`` goes to in this context: the innermost ``with stream:``, else the default."""
-    scope = _scope.get()
+    scope = scopes.get()
     return device.default_stream if scope is None else scope.streams.get(device, device.default_stream)
 
 
@@ -84,14 +84,14 @@ class Stream:
         return self.lane.id
 
     def __enter__(self) -> Stream:
-        outer = _scope.get()
+        outer = scopes.get()
         streams = {} if outer is None else outer.streams
-        _scope.set(_Scope({**streams, self.device: self}, outer))
+        scopes.set(_Scope({**streams, self.device: self}, outer))
         return self
 
     def __exit__(self, *exception: object) -> None:
-        scope = _scope.get()
-        _scope.set(None if scope is None else scope.outer)
+        scope = scopes.get()
+        scopes.set(None if scope is None else scope.outer)
 
     def record(self) -> Event:
         """An event that completes when all work given to this stream so far is done."""

@@ -15,6 +15,7 @@ from oarlock.errors import DeviceNotFoundError
 from oarlock.ir import Operation, ScalarType
 from oarlock.ir.interpret import interpret
 from oarlock.program.backend import NO_DATA, Compiled, use_backend
+from oarlock.program.fast import ready
 from oarlock.program.tape import flush_thread
 from oarlock.target import Target
 
@@ -109,6 +110,16 @@ def backend(monkeypatch: pytest.MonkeyPatch) -> Iterator[Interpreted]:
     with use_backend(interpreted):
         yield interpreted
         flush_thread()
+
+
+@pytest.fixture(params=["native", "python"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once through the native functions where there are some, once through Python's."""
+    if request.param == "python":
+        for name in ("flush", "record", "signature"):
+            monkeypatch.setattr(ready, name, None)
+    elif ready.record is None:
+        pytest.skip("the native module is not built")
 
 
 Same = Callable[..., None]

@@ -13,6 +13,8 @@ import oarlock as ol
 from oarlock.errors import DeviceError, ShapeError, TraceError, UnsupportedError
 from oarlock.program.tape import thread_state
 
+pytestmark = pytest.mark.usefixtures("way")
+
 
 def ramp(*shape: int) -> ol.Tensor:
     return ol.asarray(np.arange(np.prod(shape), dtype=np.float32).reshape(shape))

@@ -15,6 +15,8 @@ from oarlock.errors import LaunchError
 from oarlock.program import tape
 from oarlock.program.plans import Counters, counters
 
+pytestmark = pytest.mark.usefixtures("way")
+
 
 class Work:
     """How much the counters grew since this was made."""

@@ -62,6 +62,7 @@ class Plan {
         std::vector<void *> addresses;
         for (const Step &step : steps_) {
             addresses.clear();
+            addresses.reserve(step.buffers.size());
             for (const auto &[slot, offset] : step.buffers)
                 addresses.push_back(reinterpret_cast<void *>(bindings[slot] + offset));
             if (step.kernel == nullptr) {
