@@ -18,12 +18,12 @@ import json, sys
 sys.path.insert(0, sys.argv[1])
 import attempt, catalogue, run
 attempt.PROGRAMS = tuple(p for p in attempt.PROGRAMS if p.name == "fused chain")
-place = "better = b.lt(y, x) if largest else b.lt(x, y)"
+place = "return b.select(b.lt(x, y) if largest else b.lt(y, x), y, x)"
 planted = [
     catalogue.Mutation("dies", "lower.elementwise", place, "__import__('signal').raise_signal(11)"),
     catalogue.Mutation("hangs", "lower.elementwise", place, "[None for _ in iter(int, 1)]"),
-    catalogue.Mutation("lives", "lower.elementwise", place, "better = b.lt(y, x)"),
-    catalogue.Mutation("wrong", "lower.elementwise", place, "better = b.lt(x, y)"),
+    catalogue.Mutation("lives", "lower.elementwise", place, "return b.select(b.lt(x, y), y, x)"),
+    catalogue.Mutation("wrong", "lower.elementwise", place, "return b.select(b.lt(y, x), y, x)"),
 ]
 catalogue.MUTATIONS.clear()
 catalogue.MUTATIONS.update({mutation.name: mutation for mutation in planted})
