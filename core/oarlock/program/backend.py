@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 import numpy as np
@@ -113,6 +114,7 @@ class RuntimeBackend:
         if self._opened is None:
             from oarlock import runtime
 
+            import_module("oarlock.runtime.plan")  # the compiler, so that the first call does not wait for it
             self._opened = runtime.open_device
         return self._opened(name)
 

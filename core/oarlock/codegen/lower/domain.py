@@ -11,7 +11,7 @@ from oarlock.codegen.lower.index import Index, Run, single, split_linear
 from oarlock.codegen.values import shape_of
 from oarlock.ir import Operation, Value
 
-__all__ = ["cuts", "member_index", "runs_between", "walk_runs"]
+__all__ = ["cuts", "member_index", "run_of", "runs_between", "turned_dim", "walk_runs"]
 
 
 def cuts(group: Group) -> set[int]:
@@ -72,6 +72,44 @@ def _operand_cuts(member: Operation, operand: Value, group: Group) -> set[int]:
         if (k in used) != (k - 1 in used):
             result.add(k)
     return {k for k in result if 0 < k < rank}
+
+
+def turned_dim(group: Group) -> int | None:
+    """The dimension of the domain along which some operand lies in memory, where that is not the last one; where
+    operands lie along several such, the largest."""
+    last = len(group.domain) - 1
+    found = {
+        along
+        for member in group.members
+        for operand in member.operands
+        if member.results[0] in group.maps and (along := _along(member, operand, group)) is not None
+    }
+    return max((k for k in found if k != last), key=lambda k: group.domain[k], default=None)
+
+
+def _along(member: Operation, operand: Value, group: Group) -> int | None:
+    """The dimension of the domain along which what is behind ``operand`` lies in memory; None where that is not so
+    simple."""
+    shape = shape_of(member.results[0])
+    names = iter(group.maps[member.results[0]])
+    own: list[int | None] = [next(names) if d != 1 else None for d in shape]
+    lead = len(shape) - len(shape_of(operand))
+    if lead < 0 or member.name in ("array.gather", "array.pad", "array.concat", "array.random_bits"):
+        return None
+    current = [own[lead + i] if d != 1 else None for i, d in enumerate(shape_of(operand))]
+    value = operand
+    while value not in group.leaves:
+        op = value.defining_op
+        if op is None or value in group.maps or not is_free(op) or not op.operands or op.name == "array.from_scalar":
+            return None
+        if op.name not in ("array.slice", "array.reverse"):
+            step = through(op, current)
+            if step is None:
+                return None
+            current = step
+        value = op.operands[0]
+    kept = [k for k, d in zip(current, shape_of(value), strict=True) if d != 1]
+    return kept[-1] if len(kept) > 1 else None
 
 
 def runs_between(sizes: Sequence[int], boundaries: set[int]) -> list[tuple[int, int]]:

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 
 from oarlock.codegen.fuse import Group
 from oarlock.codegen.lower.call import KernelCall
-from oarlock.codegen.lower.domain import cuts, member_index, run_of, runs_between, walk_runs
+from oarlock.codegen.lower.domain import cuts, member_index, run_of, runs_between, turned_dim, walk_runs
 from oarlock.codegen.lower.emitter import EmitElement, Emitter
-from oarlock.codegen.lower.index import Run
+from oarlock.codegen.lower.index import Run, split_linear
 from oarlock.codegen.lower.vectors import each_element, group_lanes, is_streamed, widest
 from oarlock.codegen.schedule import RULES, Schedule
 from oarlock.dtypes import DType
 from oarlock.ir import Value
+from oarlock.ops import tensor
 from oarlock.target import Target
 
 __all__ = ["lower_pointwise"]
@@ -22,6 +23,8 @@ BLOCKS = 64
 """Blocks to aim at where a block is a function: enough for many cores, few enough to cost nothing."""
 ALIGNED = 64
 """Elements that blocks of a long run are multiples of, so that they begin where vectors may be streamed."""
+SQUARE = 16
+"""Rows and columns of a square where an operand lies the other way: a line of float32."""
 PANEL_LEAST = 8192
 """Elements of a block that fills panels, at least."""
 THREADS = 128
@@ -55,12 +58,17 @@ def lower_pointwise(
 
 def _element(e: Emitter, group: Group, runs: list[Run], streamed: Sequence[Value] = ()) -> None:
     """Compute and store all outputs at one position."""
-    for member in group.members:
-        for result in member.results:
-            e.members[result] = lambda result=result: member_index(e, result, runs)  # type: ignore[misc]
+    _members(e, group, runs)
     for output in group.outputs:
         at = member_index(e, output, runs)
         e.store(output, at, e.value(output, at), output in streamed)
+
+
+def _members(e: Emitter, group: Group, runs: list[Run]) -> None:
+    """Let members be computed at one position."""
+    for member in group.members:
+        for result in member.results:
+            e.members[result] = lambda result=result: member_index(e, result, runs)  # type: ignore[misc]
 
 
 def _threads(
@@ -94,6 +102,9 @@ def _blocks(
         return (1, 1, 1)
     if lanes > 1 and _fills_panels(group, spans, lanes):
         return _panels(e, group, spans, lanes, schedule)
+    turned = _turned(group)
+    if turned is not None:
+        return _squares(e, group, target, turned, lanes, schedule)
     streamed = [v for v in group.outputs if is_streamed(v, schedule)] if lanes > 1 else []
     outer, (first, end) = spans[:-1], spans[-1]
     rows = math.prod(group.domain[: outer[-1][1]]) if outer else 1
@@ -137,6 +148,68 @@ def _blocks(
 
     e.loop(start, b.min(b.add(start, step), count), body)
     return (columns, -(-rows // per_block), 1)
+
+
+def _turned(group: Group) -> int | None:
+    """The dimension along which an operand lies in memory, where it is not the last one and both are long."""
+    if not all(type(d) is int for d in group.domain) or any(tensor(v).dtype.kind == "bool" for v in group.outputs):
+        return None
+    k = turned_dim(group) if len(group.domain) > 1 else None
+    return k if k is not None and min(group.domain[k], group.domain[-1]) >= SQUARE else None
+
+
+def _squares(
+    e: Emitter, group: Group, target: Target, turned: int, lanes: int, schedule: Schedule
+) -> tuple[int, int, int]:
+    """Blocks of squares of the last dimension and the ``turned`` one: computed along the one, in private memory, and
+    stored along the other, so that a line of either is used while it is at hand."""
+    b, domain = e.b, group.domain
+    last = len(domain) - 1
+    rest = [d for d in range(last) if d != turned]
+    counts = [*(domain[d] for d in rest), -(-domain[turned] // SQUARE), -(-domain[last] // SQUARE)]
+    sizes = [e.size(count, "squares", i) for i, count in enumerate(counts)]
+    total = math.prod(counts)
+    per_block = max(1, -(-total // ((schedule.blocks or BLOCKS) * 4)), -(-total // target.limits.max_grid[0]))
+    step = e.parameter(per_block, b.index)
+    start = b.mul(b.position("block_id", 0), step)
+    memory = [b.private(tensor(v).dtype, SQUARE * SQUARE) for v in group.outputs]
+    edges = {d: run_of(e, domain, d, d + 1, b.i(0)).total for d in (turned, last)}
+
+    def square(t: Value, _: list[Value]) -> list[Value]:
+        *outer, row, column = split_linear(b, t, counts, sizes)
+        at = dict(zip(rest, outer, strict=True))
+        low = {turned: b.mul(row, b.i(SQUARE)), last: b.mul(column, b.i(SQUARE))}
+        high = {d: b.min(b.i(SQUARE), b.sub(edges[d], low[d])) for d in low}
+
+        def runs(i: Value, j: Value) -> list[Run]:
+            place = {**at, turned: b.add(low[turned], i), last: b.add(low[last], j)}
+            return [run_of(e, domain, d, d + 1, place[d]) for d in range(len(domain))]
+
+        def compute(j: Value, _: list[Value]) -> list[Value]:
+            def some(i: Value, streams: bool) -> None:
+                here = runs(i, j)
+                _members(e, group, here)
+                for output, kept in zip(group.outputs, memory, strict=True):
+                    e.keep(kept, b.add(b.mul(j, b.i(SQUARE)), i), e.value(output, member_index(e, output, here)))
+
+            each_element(e, b.i(0), high[turned], lanes, some)
+            return []
+
+        def store(i: Value, _: list[Value]) -> list[Value]:
+            def one(j: Value, _: list[Value]) -> list[Value]:
+                for output, kept in zip(group.outputs, memory, strict=True):
+                    e.store(output, member_index(e, output, runs(i, j)), e.kept(kept, b.add(b.mul(j, b.i(SQUARE)), i)))
+                return []
+
+            e.loop(b.i(0), high[last], one)
+            return []
+
+        e.loop(b.i(0), high[last], compute)
+        e.loop(b.i(0), high[turned], store)
+        return []
+
+    e.loop(start, b.min(b.add(start, step), e.size(total, "all squares")), square)
+    return (-(-total // per_block), 1, 1)
 
 
 def _fills_panels(group: Group, spans: Sequence[tuple[int, int]], lanes: int) -> bool:

@@ -15,6 +15,7 @@ from oarlock.codegen.lower.emitter import Emitter
 from oarlock.codegen.pipeline import render
 from oarlock.ir import BufferType, Operation, TensorType, Value
 from oarlock.ops import ArrayBuilder
+from oarlock.target import Target
 
 from .conftest import FUNCTIONS, assert_close, program, random_operands, run_lowered
 
@@ -53,7 +54,8 @@ VECTORS: dict[str, tuple[list[TensorType], Callable[..., Value], bool]] = {
     "offset": ([t(3, 70)], lambda b, x: b("exp", b("slice", x, starts=(0, 3), limits=(3, 66), steps=(1, 1))), True),
     "reversed": ([t(3, 70)], lambda b, x: b("negative", b("reverse", x, axes=(1,))), False),
     "strided": ([t(3, 70)], lambda b, x: b("exp", b("slice", x, starts=(0, 0), limits=(3, 70), steps=(1, 2))), False),
-    "transposed": ([t(70, 30)], lambda b, x: b("exp", b("transpose", x, permutation=(1, 0))), False),
+    "transposed": ([t(70, 30)], lambda b, x: b("exp", b("transpose", x, permutation=(1, 0))), True),
+    "transposed_in_short_rows": ([t(70, 3)], lambda b, x: b("exp", b("transpose", x, permutation=(1, 0))), False),
     "position": ([t(3, 70)], lambda b, x: b("add", x, b("iota", shape=(3, 70), axis=1, dtype=F32)), True),
     "position_of_row": ([t(3, 70)], lambda b, x: b("add", x, b("iota", shape=(3, 70), axis=0, dtype=F32)), True),
     "causal": ([t(40, 40)], lambda b, x: b("select", causal(b), x, b.constant(np.float32(0))), True),
@@ -169,3 +171,44 @@ def test_streamed_stores_rely_on_no_more_than_allocations_give() -> None:
     stores = [line for line in text.splitlines() if "!nontemporal" in line]
     assert ["align 64" in stores[0], "align 32" in stores[1]] == [True, True]
     assert "fence seq_cst" in text
+
+
+def turned(*permutation: int) -> Callable[..., Value]:
+    return lambda b, x: b("negative", b("transpose", x, permutation=permutation))
+
+
+SQUARES: dict[str, tuple[list[TensorType], Callable[..., object]]] = {
+    "whole": ([t(32, 48)], turned(1, 0)),
+    "edges": ([t(33, 17)], turned(1, 0)),
+    "middle": ([t(2, 20, 35)], turned(0, 2, 1)),
+    "outer": ([t(19, 3, 21)], turned(2, 1, 0)),
+    "rolled": ([t(18, 2, 17)], turned(1, 2, 0)),
+    "beside_straight": (
+        [t(20, 33), t(33, 20)], lambda b, x, y: b("add", b("transpose", x, permutation=(1, 0)), y),
+    ),
+    "two_results": (
+        [t(20, 33)],
+        lambda b, x: [b("exp", b("transpose", x, permutation=(1, 0))), b("abs", b("transpose", x, permutation=(1, 0)))],
+    ),
+    "slice": (
+        [t(40, 33)],
+        lambda b, x: b("exp", b("transpose", b("slice", x, starts=(3, 1), limits=(40, 30), steps=(1, 1)),
+                                permutation=(1, 0))),
+    ),
+    "bytes": ([t(20, 33, dtype=dtypes.int8)], turned(1, 0)),
+    "doubles": ([t(20, 33, dtype=dtypes.float64)], turned(1, 0)),
+    "halves": ([t(20, 33, dtype=dtypes.float16)], turned(1, 0)),
+    "truth": ([t(20, 33)], lambda b, x: b("isnan", b("transpose", x, permutation=(1, 0)))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("target", [FUNCTIONS, FUNCTIONS.with_limits(vector_width=1)], ids=["vectors", "single"])
+@pytest.mark.parametrize("name", SQUARES)
+def test_what_lies_the_other_way_is_turned_in_squares(name: str, target: Target) -> None:
+    types, body = SQUARES[name]
+    function = program(types, body)
+    given = random_operands(types)
+    got, _ = run_lowered(function, given, target)
+    from oarlock.ir.interpret import interpret
+
+    assert_close(got, interpret(function, given), 1e-5, 1e-5)
