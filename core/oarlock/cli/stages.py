@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oarlock.codegen.free import is_free
-from oarlock.codegen.fuse import Group
+from oarlock.codegen.groups import Group
 from oarlock.codegen.lower.call import KernelCall, LibraryCall
 from oarlock.codegen.lower.group import label_of
 from oarlock.codegen.pipeline import Lowered, lower, prepare, render

@@ -10,92 +10,26 @@ on the domain ("element level") stay together, so that a softmax is one kernel. 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from oarlock.codegen.free import REDUCTIONS, base_of, is_free, significant, through
+from oarlock.codegen.groups import (
+    ANCHORS,
+    MAX_MEMBERS,
+    MOVERS,
+    PLACING,
+    SIZE_BYTES,
+    SOLITARY,
+    Group,
+    Placement,
+    latest,
+)
 from oarlock.codegen.schedule_dialect import SCHEDULE
 from oarlock.codegen.values import ints, numel, shape_of
 from oarlock.ir import Builder, Operation, ScalarType, TensorType, Value
 from oarlock.ops import array_context
 from oarlock.target import Target
 
-__all__ = ["ANCHORS", "MOVERS", "SOLITARY", "Group", "Placement", "fuse"]
-
-ANCHORS = (
-    "array.dot_general", "array.convolution", "schedule.convolution", "schedule.packed_product",
-    "schedule.window_product", "schedule.attend", "array.window_reduce", "array.argmax", "array.argmin",
-)  # fmt: skip
-SOLITARY = ("array.scatter", "array.scan", "schedule.merge_pass", "schedule.radix_pass")
-"""Operators that have a kernel of their own and take no part in fusion."""
-MOVERS = ("array.pad", "array.concat", "array.gather", "array.random_bits", "schedule.copy")
-PLACING = ("schedule.packed_product", "schedule.window_product")
-"""Anchors whose kernels can store what they compute as a part of something larger."""
-SIZE_BYTES = 64
-"""What sizes may take of a scalar block, where run-time scalars take the most."""
-MAX_MEMBERS = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Placement:
-    """Where an output is stored: in ``whole``, from ``start`` on along ``axis``."""
-
-    whole: Value
-    axis: int
-    start: int
-
-
-@dataclass(slots=True, eq=False)
-class Group:
-    """Operators that share a kernel, in program order.
-
-    ``shape`` is the domain with its ones; ``axes`` the dimensions of ``shape`` that its reductions reduce (None: there
-    is none). ``maps`` gives for each member's result which significant dimension of the domain each of its own
-    significant dimensions is. ``depths`` counts the reductions that a member waits for.
-    """
-
-    shape: tuple[int, ...]
-    members: list[Operation] = field(default_factory=list)
-    axes: tuple[int, ...] | None = None
-    anchor: Operation | None = None
-    library: object | None = None
-    """The adapter's own kernel, where it has one for the group's only member."""
-    maps: dict[Value, tuple[int, ...]] = field(default_factory=dict)
-    depths: dict[Value, int] = field(default_factory=dict)
-    outputs: list[Value] = field(default_factory=list)
-    placed: dict[Value, Placement] = field(default_factory=dict)
-    """The outputs that are parts of a concatenation, which they are stored in."""
-    leaves: list[Value] = field(default_factory=list)
-    merged_into: Group | None = None
-    bits: int = 0
-    """This group's bit, and those of the groups merged into it."""
-    ancestors: int = 0
-    """The bits of all groups that this one needs, directly or not."""
-
-    @property
-    def domain(self) -> tuple[int, ...]:
-        """The sizes of the domain without ones."""
-        return significant(self.shape)
-
-    @property
-    def stored(self) -> list[Value]:
-        """What the kernel stores to: outputs, or what they are parts of."""
-        return list(dict.fromkeys(self.placed[v].whole if v in self.placed else v for v in self.outputs))
-
-    @property
-    def reduced(self) -> frozenset[int]:
-        """The significant dimensions that are reduced."""
-        axes = self.axes or ()
-        significant = [i for i, d in enumerate(self.shape) if d != 1]
-        return frozenset(k for k, i in enumerate(significant) if i in axes)
-
-    @property
-    def is_column(self) -> bool:
-        """Whether the reductions leave the last dimension: rows would be read across memory."""
-        return self.axes is not None and len(self.domain) - 1 not in self.reduced
-
-    def is_element(self, value: Value) -> bool:
-        """Whether a member's result lives on the whole domain rather than on its rows."""
-        return len(self.maps[value]) == len(self.domain)
+__all__ = ["fuse"]
 
 
 class _Fuser:
@@ -215,7 +149,7 @@ class _Fuser:
     def group_of(self, value: Value) -> Group | None:
         op = value.defining_op
         group = self.owner.get(op) if op is not None else None
-        return None if group is None else _latest(group)
+        return None if group is None else latest(group)
 
     def producers(self, op: Operation) -> list[Group]:
         """The groups that ``op`` reads from: those with reductions first, then the latest first."""
@@ -326,7 +260,7 @@ class _Fuser:
         """The groups that compute ``value``: several where they store parts of it."""
         op = value.defining_op
         if op in self.joined:
-            return [_latest(group) for group in self.joined[op]]
+            return [latest(group) for group in self.joined[op]]
         found = self.group_of(value)
         return [] if found is None else [found]
 
@@ -400,10 +334,10 @@ class _Fuser:
             parts[position] = self.copied(op, position)
         if any(part is None for part in parts):
             return
-        groups = list(dict.fromkeys(_latest(part) for part in parts if part is not None))
+        groups = list(dict.fromkeys(latest(part) for part in parts if part is not None))
         for other in groups[1:]:
-            if self.stands_beside(groups[0], _latest(other)):
-                self.merge(groups[0], _latest(other))
+            if self.stands_beside(groups[0], latest(other)):
+                self.merge(groups[0], latest(other))
         axis, start = op.attributes["axis"], 0
         assert isinstance(axis, int)
         for v in op.operands:
@@ -532,13 +466,6 @@ class _Fuser:
                     leaves[base] = None
         group.leaves = list(leaves)
         return group
-
-
-def _latest(group: Group) -> Group:
-    """What a group was merged into, or itself."""
-    while group.merged_into is not None:
-        group = group.merged_into
-    return group
 
 
 def _steps_before(attend: Operation) -> list[Operation]:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from oarlock.abi import KernelSignature
 from oarlock.codegen.expand import Claim, expand
-from oarlock.codegen.fuse import Group, fuse
+from oarlock.codegen.fuse import fuse
+from oarlock.codegen.groups import Group
 from oarlock.codegen.kernel import signature_of
 from oarlock.codegen.legalise import legalise
 from oarlock.codegen.lower.call import KernelCall, LibraryCall

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from oarlock.codegen.free import is_free, through
-from oarlock.codegen.fuse import ANCHORS, Group
+from oarlock.codegen.groups import ANCHORS, Group
 from oarlock.codegen.lower.emitter import Emitter
 from oarlock.codegen.lower.index import Index, Run, single, split_linear
 from oarlock.codegen.values import shape_of

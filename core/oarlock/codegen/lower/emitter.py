@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Literal
 
 from oarlock import dtypes
-from oarlock.codegen.fuse import Placement
+from oarlock.codegen.groups import Placement
 from oarlock.codegen.kernel import KernelBuilder
 from oarlock.codegen.kernel.analysis import INDEX_OPERANDS
 from oarlock.codegen.kernel.builder import NotVectorisable, lanes_of

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from oarlock import dtypes
 from oarlock.codegen.free import is_free, memory_of
-from oarlock.codegen.fuse import Group
+from oarlock.codegen.groups import Group
 from oarlock.codegen.kernel.builder import NotVectorisable
 from oarlock.codegen.lower.anchors import ANCHOR_ELEMENTS
 from oarlock.codegen.lower.attention import lower_attention

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from oarlock import dtypes
-from oarlock.codegen.fuse import Group
+from oarlock.codegen.groups import Group
 from oarlock.codegen.lower.anchors import pairs
 from oarlock.codegen.lower.call import KernelCall
 from oarlock.codegen.lower.domain import member_index

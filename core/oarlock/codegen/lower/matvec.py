@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from oarlock.codegen.fuse import Group
+from oarlock.codegen.groups import Group
 from oarlock.codegen.lower.anchors import accumulator, pairs
 from oarlock.codegen.lower.call import KernelCall
 from oarlock.codegen.lower.domain import member_index

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from oarlock.codegen.free import REDUCTIONS, is_free, significant
-from oarlock.codegen.fuse import Group
+from oarlock.codegen.groups import Group
 from oarlock.codegen.lower import reductions
 from oarlock.codegen.lower.anchors import accumulator, kind_of
 from oarlock.codegen.lower.call import KernelCall

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 from oarlock.codegen.free import is_free
-from oarlock.codegen.fuse import Group
+from oarlock.codegen.groups import Group
 from oarlock.codegen.lower.call import KernelCall
 from oarlock.codegen.schedule import Schedule
 from oarlock.codegen.values import ints

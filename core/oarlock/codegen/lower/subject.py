@@ -11,7 +11,7 @@ from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 
 from oarlock.codegen.free import base_of, is_free
-from oarlock.codegen.fuse import Group
+from oarlock.codegen.groups import Group
 from oarlock.codegen.lower.structure import Structure
 from oarlock.codegen.values import shape_of
 from oarlock.ir import Block, Dense, Operation, Region, ScalarType, TensorType, Value

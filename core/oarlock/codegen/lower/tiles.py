@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 
 from oarlock import dtypes
-from oarlock.codegen.fuse import Group
+from oarlock.codegen.groups import Group
 from oarlock.codegen.lower.anchors import accumulator
 from oarlock.codegen.lower.call import KernelCall
 from oarlock.codegen.lower.domain import member_index

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from oarlock.codegen.fuse import Group
+from oarlock.codegen.groups import Group
 from oarlock.codegen.kernel.builder import NotVectorisable, lanes_of
 from oarlock.codegen.lower.call import KernelCall
 from oarlock.codegen.lower.emitter import Emitter

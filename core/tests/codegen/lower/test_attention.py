@@ -10,7 +10,7 @@ import pytest
 
 from oarlock import dtypes
 from oarlock.codegen import attention
-from oarlock.codegen.fuse import Group
+from oarlock.codegen.groups import Group
 from oarlock.codegen.lower import attention as lowering
 from oarlock.codegen.pipeline import lower, prepare
 from oarlock.codegen.values import shape_of
