@@ -152,7 +152,8 @@ def _blocks(
 
 def _turned(group: Group) -> int | None:
     """The dimension along which an operand lies in memory, where it is not the last one and both are long."""
-    if not all(type(d) is int for d in group.domain) or any(tensor(v).dtype.kind == "bool" for v in group.outputs):
+    known = all(type(d) is int for d in group.domain)
+    if group.anchor is not None or not known or any(tensor(v).dtype.kind == "bool" for v in group.outputs):
         return None
     k = turned_dim(group) if len(group.domain) > 1 else None
     return k if k is not None and min(group.domain[k], group.domain[-1]) >= SQUARE else None
