@@ -46,7 +46,7 @@ def _ratios(path: Path, works: Mapping[str, Work], rows: Mapping[str, Any]) -> b
             axes.scatter(*zip(*points, strict=True), marker=marker, s=size, label=column, zorder=3)
     axes.axvline(1, color="black", linewidth=1, zorder=2)
     axes.set_xscale("log")
-    axes.set_xlabel("time / Oarlock's in the same rounds (right: slower than Oarlock)")
+    axes.set_xlabel("time / Oarlock's (right: slower)")
     axes.set_yticks([-line for line in range(len(names))], [works[name].title for name in names], fontsize=8)
     axes.grid(axis="x", which="both", alpha=0.3)
     axes.legend(fontsize=7, ncols=4, loc="lower center", bbox_to_anchor=(0.4, 1.0))
