@@ -203,7 +203,7 @@ class ImagePart:
         if spread is not None and ints(spread, "dims") == ():
             return build("broadcast", spread.operands_[0], shape=last, dims=())
         images, groups, _ = _folded_shape(operand)
-        if spread is not None:
+        if spread is not None and ints(spread, "dims") == (0, 1) and _plain(spread):
             value = spread.operands_[0]
         elif _folded_shape(operand)[-1] == 1:
             value = build("reshape", operand, shape=(images, groups))

@@ -64,6 +64,17 @@ def _two_ways_out(b: Any, x: Any, w: Any) -> Any:
     return [_conv(b, b("reshape", scaled, shape=X), w), b("exp", b("reshape", scaled, shape=(8, 240)))]
 
 
+def _scaled_by(dims: tuple[int, ...]) -> Callable[..., Any]:
+    """A folded image times what is repeated along some of its dimensions."""
+
+    def body(b: Any, x: Any, w: Any, scale: Any) -> Any:
+        folded = b("reshape", _conv(b, x, w), shape=(1, 8, 240))
+        scaled = b("multiply", folded, b("broadcast", scale, shape=(1, 8, 240), dims=dims))
+        return _conv(b, b("reshape", scaled, shape=X), w)
+
+    return body
+
+
 PROGRAMS: dict[str, tuple[list[tuple[int, ...]], Callable[..., Any], int, int]] = {
     "lone_convolution": ([X, W], lambda b, x, w: _conv(b, x, w), 1, 2),
     "residual": ([X, W], lambda b, x, w: b("add", x, _conv(b, b("tanh", _conv(b, x, w)), w)), 2, 2),
@@ -72,6 +83,10 @@ PROGRAMS: dict[str, tuple[list[tuple[int, ...]], Callable[..., Any], int, int]] 
     "norm_of_groups_with_kept_dimensions": ([X, W], _norm_between(8, True), 2, 2),
     "norm_of_all": ([X, W], _norm_between(1, True), 2, 2),
     "folded_ways_out": ([X, W], _two_ways_out, 2, 3),
+    "scale_of_each_group": ([X, W, (1, 8)], _scaled_by((0, 1)), 2, 2),
+    "scale_of_groups": ([X, W, (8,)], _scaled_by((1,)), 2, 3),
+    "scale_of_places": ([X, W, (240,)], _scaled_by((2,)), 2, 3),
+    "scale_of_all": ([X, W, ()], _scaled_by(()), 2, 2),
     "line": ([(1, 64, 9), (64, 64, 7)], lambda b, x, w: _conv(b, x, w, pad=3), 1, 2),
     "volume": ([(1, 32, 3, 4, 5), (32, 32, 3, 3, 3)], lambda b, x, w: _conv(b, x, w), 1, 2),
     "broadcast_image": (
