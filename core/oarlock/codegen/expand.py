@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection
 import numpy as np
 
 from oarlock import dtypes
-from oarlock.codegen import packing
 from oarlock.codegen.attention import expand_attention
 from oarlock.codegen.free import is_free, memory_of
 from oarlock.codegen.images import window_product
@@ -70,7 +69,6 @@ def expand(
     claimed: dict[Operation, object] = {}
     for op in function.regions[0].block.ops:
         if op.name == "array.dot_general":
-            _absorb_reshape(op, target)
             _absorb_transposes(op)
     if still and not target.has_threads:
         join_siblings(function, context, still)
@@ -282,28 +280,6 @@ def _absorb_transposes(op: Operation) -> None:
         contract[side] = tuple(permutation[d] for d in contract[side])
         op.set_operand(side, definition.operands[0])
     op.attributes["batch"], op.attributes["contract"] = tuple(batch), tuple(contract)
-
-
-def _absorb_reshape(op: Operation, target: Target) -> None:
-    """Contract the two dimensions that a reshape joins to the one that is contracted, where they lie apart in memory.
-
-    The heads of an attention are such: its results lie head by head, and are contracted row by row.
-    """
-    x, y = op.operands
-    joined, (left, right) = x.defining_op, pairs(op, "contract")
-    if joined is None or joined.name != "array.reshape" or pairs(op, "batch") != ((), ()) or len(left) != 1:
-        return
-    inside, outside, last = shape_of(joined.operands[0]), shape_of(x), len(shape_of(x)) - 1
-    if target.has_threads or target.limits.vector_width < 4 or math.prod(outside[:-1]) < packing.LEAST:
-        return  # such products are not packed
-    if left != (last,) or inside[:-2] != outside[:-1] or len(inside) != last + 2 or contiguous_along(x, last):
-        return
-    b = _builder(op, array_context())
-    (side,), shape = right, shape_of(y)
-    split = b("reshape", y, shape=(*shape[:side], *inside[-2:], *shape[side + 1 :]))
-    op.set_operand(0, joined.operands[0])
-    op.set_operand(1, split)
-    op.attributes["contract"] = ((last, last + 1), (side, side + 1))
 
 
 def _concat(op: Operation, context: Context, target: Target) -> list[Value] | None:

@@ -106,6 +106,8 @@ def _product(op: Operation, b: ArrayBuilder, target: Target, sides: Sequence[Sid
     left, right = sides
     schedule = schedule_of(op)
     rows, columns = schedule.rows or packed_rows(target), (schedule.vectors or VECTORS) * lanes
+    if not left.lies_in_rows(dtype):
+        left = left.behind_reshape()
     in_place = left.lies_in_rows(dtype)
     steps = left.lengths if in_place else (left.steps,)
     attributes: dict[str, Attribute] = {
@@ -143,6 +145,19 @@ class Side:
         same = bool(self.contract) and tensor(self.value).dtype == dtype
         long = len(self.contract) == 1 or self.lengths[-1] >= STRETCH
         return same and long and contiguous_along(self.value, self.contract[-1])
+
+    def behind_reshape(self) -> Side:
+        """The same operand with the two dimensions contracted that a reshape joins to the one; itself where none does.
+
+        The heads of an attention are such: its results lie head by head, and are contracted row by row.
+        """
+        joined, last = self.value.defining_op, len(shape_of(self.value)) - 1
+        if joined is None or joined.name != "array.reshape" or self.contract != (last,):
+            return self
+        (x,) = joined.operands
+        if shape_of(x)[:-2] != shape_of(self.value)[:-1] or len(shape_of(x)) != last + 2:
+            return self
+        return Side(x, self.batch, (last, last + 1))
 
     def rows(self, b: ArrayBuilder, steps: Sequence[int] = ()) -> Value:
         """The operand as (batch..., rows, steps...), where it is; all steps are one dimension unless told."""
