@@ -89,12 +89,12 @@ def _emit_leaky(b: ArrayBuilder, x: Value, attributes: Attributes) -> Value:
 
 
 def _emit_gelu(b: ArrayBuilder, x: Value, attributes: Attributes) -> Value:
-    if flag_of(attributes, "approximate"):
-        cube = b("multiply", b("multiply", x, x), x)
-        inner = b("multiply", b.full(math.sqrt(2 / math.pi), x), b("add", x, b("multiply", b.full(0.044715, x), cube)))
-        shifted = b("add", b.full(1, x), b("tanh", inner))
-    else:
-        shifted = b("add", b.full(1, x), b("erf", b("multiply", x, b.full(math.sqrt(0.5), x))))
+    if flag_of(attributes, "approximate"):  # (1 + tanh(u)) / 2 = 1 / (1 + exp(-2u)), which loses nothing below 0
+        scale = -2 * math.sqrt(2 / math.pi)
+        square = b("multiply", x, x)
+        factor = b("add", b("multiply", square, b.full(scale * 0.044715, x)), b.full(scale, x))
+        return b("divide", x, b("add", b.full(1, x), b("exp", b("multiply", x, factor))))
+    shifted = b("add", b.full(1, x), b("erf", b("multiply", x, b.full(math.sqrt(0.5), x))))
     return b("multiply", b("multiply", b.full(0.5, x), x), shifted)
 
 

@@ -1,7 +1,7 @@
 """A row times a matrix whose rows are contiguous: memory is read along, and the sums of many columns are private.
 
 A tile in registers would read a few neighbouring columns of every row of the matrix, a cache line or two at a time, far
-apart. Here a block has so many columns that each row gives it a good stretch, and four rows are added at once.
+apart. Here a block has so many columns that each row gives it a good stretch, and some rows are added at once.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ from oarlock.codegen.schedule import schedule_of
 from oarlock.codegen.values import shape_of
 from oarlock.dtypes import DType
 from oarlock.ir import Operation, Value
+from oarlock.ir.extents import Extent
 from oarlock.ops import tensor
 from oarlock.target import Target
 
 __all__ = ["is_row_times_matrix", "lower_row_times_matrix"]
 
-COLUMNS = 1024
-"""Columns of a block: a page of float32 of each row."""
+COLUMNS = 2048
+"""Columns of a block, at most: their sums stay in the nearest cache, and each row gives two pages of float32."""
 LEAST = 64
 """Columns from which on this pays."""
-ROWS = 4
+ROWS = 8
 """Rows of the matrix that are added at once."""
 
 
@@ -64,6 +65,14 @@ def lower_row_times_matrix(
     return work.e.call(work.lower(), label)
 
 
+def columns_of_block(width: int, lanes: int) -> int:
+    """How many of ``width`` columns a block takes: an even number of equal blocks, or one where these were short."""
+    if isinstance(width, Extent) or width < COLUMNS // 2:
+        return COLUMNS // 2
+    blocks = 2 * -(-width // (2 * COLUMNS))
+    return -(-width // (blocks * lanes)) * lanes
+
+
 class _RowTimesMatrix:
     def __init__(self, group: Group, target: Target, table: dict[str, EmitElement], name: str, index: DType) -> None:
         assert group.anchor is not None
@@ -73,7 +82,7 @@ class _RowTimesMatrix:
         self.dtype = accumulator("sum", tensor(self.op.result).dtype)
         self.lanes = target.limits.vector_width
         schedule = schedule_of(self.op)
-        self.columns = schedule.vectors * self.lanes or COLUMNS
+        self.columns = schedule.vectors * self.lanes or columns_of_block(self.shape[-1], self.lanes)
         self.rows_at_once = schedule.rows or ROWS
 
     def lower(self) -> tuple[int, int, int]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from oarlock.codegen.free import significant
 from oarlock.codegen.groups import Group
 from oarlock.codegen.lower.call import KernelCall
 from oarlock.codegen.lower.domain import cuts, member_index, run_of, runs_between, turned_dim, walk_runs
 from oarlock.codegen.lower.emitter import EmitElement, Emitter
 from oarlock.codegen.lower.index import Run, split_linear
-from oarlock.codegen.lower.vectors import each_element, group_lanes, is_streamed, widest
+from oarlock.codegen.lower.vectors import computes_functions, each_element, group_lanes, is_streamed, widest
 from oarlock.codegen.schedule import RULES, Schedule
+from oarlock.codegen.values import shape_of
 from oarlock.dtypes import DType
 from oarlock.ir import Value
 from oarlock.ops import tensor
@@ -23,6 +25,8 @@ BLOCKS = 64
 """Blocks to aim at where a block is a function: enough for many cores, few enough to cost nothing."""
 ALIGNED = 64
 """Elements that blocks of a long run are multiples of, so that they begin where vectors may be streamed."""
+AHEAD_BYTES = 2048
+"""How far what is read is brought closer in time, where results are streamed."""
 SQUARE = 16
 """Rows and columns of a square where an operand lies the other way: a line of float32."""
 PANEL_LEAST = 8192
@@ -106,6 +110,7 @@ def _blocks(
     if turned is not None:
         return _squares(e, group, target, turned, lanes, schedule)
     streamed = [v for v in group.outputs if is_streamed(v, schedule)] if lanes > 1 else []
+    far = [] if computes_functions(group) else [v for v in group.leaves if _is_walked(v, group)]
     outer, (first, end) = spans[:-1], spans[-1]
     rows = math.prod(group.domain[: outer[-1][1]]) if outer else 1
     inner = math.prod(group.domain[first:end])
@@ -130,10 +135,15 @@ def _blocks(
         def at(j: Value) -> list[Run]:
             return [*runs, run_of(e, group.domain, first, end, j)]
 
+        def some(j: Value, streams: bool) -> None:
+            if streams:
+                for v in far:
+                    ahead = b.add(j, b.i(AHEAD_BYTES // tensor(v).dtype.itemsize))
+                    e.prefetch(v, member_index(e, v, at(ahead)))
+            _element(e, group, at(j), streamed if streams else ())
+
         places = [e.place(v, member_index(e, v, at(low))) for v in streamed]
-        each_element(
-            e, low, high, lanes, lambda j, streams: _element(e, group, at(j), streamed if streams else ()), places
-        )
+        each_element(e, low, high, lanes, some, places)
 
     if not outer:
         row([])
@@ -150,6 +160,12 @@ def _blocks(
     return (columns, -(-rows // per_block), 1)
 
 
+def _is_walked(leaf: Value, group: Group) -> bool:
+    """Whether a long array is read once, in the order of the domain: the results that are streamed keep the processor
+    so busy with waiting that it does not reach for the array far enough by itself."""
+    return is_streamed(leaf, RULES) and significant(shape_of(leaf)) == significant(group.domain)
+
+
 def _turned(group: Group) -> int | None:
     """The dimension along which an operand lies in memory, where it is not the last one and both are long."""
     known = all(type(d) is int for d in group.domain)
@@ -164,7 +180,7 @@ def _squares(
 ) -> tuple[int, int, int]:
     """Blocks of squares of the last dimension and the ``turned`` one: computed along the one, in private memory, and
     stored along the other, so that a line of either is used while it is at hand."""
-    b, domain = e.b, group.domain
+    b, domain, lanes = e.b, group.domain, min(lanes, SQUARE)
     last = len(domain) - 1
     rest = [d for d in range(last) if d != turned]
     counts = [*(domain[d] for d in rest), -(-domain[turned] // SQUARE), -(-domain[last] // SQUARE)]

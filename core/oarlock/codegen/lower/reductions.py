@@ -62,6 +62,7 @@ def in_vectors(
         def step(j: Value, held: list[Value], count: int) -> list[Value]:
             found: list[Value] = []
             for k in range(count):
+                rows.part = k
                 with e.scope():
                     element = elements([*runs, rows.run(last, b.add(j, b.i(k * lanes)))])
                 found += fold(held[k * width : (k + 1) * width], element)

@@ -37,6 +37,8 @@ THREADS = 128
 """Threads that share a row on targets with threads."""
 BLOCKS = 256
 """Blocks to aim at where a block is a function."""
+LINE_BYTES = 64
+"""What is brought closer at once."""
 KEEP, KEPT = 8192, 2
 """The longest row of which elements are kept between passes, and how many of each element."""
 AHEAD = range(256, 16385)
@@ -95,6 +97,8 @@ class Rows:
         """Passes over the row that there are so far."""
         self.following: list[Run] = []
         """Where the next row is."""
+        self.part = 0
+        """Which of several vectors that one step computes is computed."""
         self.far = self.brought_closer()
 
     # --- the grid --------------------------------------------------------------------------------------------------
@@ -213,10 +217,17 @@ class Rows:
         return [v for v in self.group.leaves if v in read and significant(shape_of(v)) == domain]
 
     def look_ahead(self, inner: Sequence[Run]) -> None:
-        """In the second pass, which finds the row in a cache and has memory idle, bring the next row closer."""
-        if self.following and self.passes == 1:
-            for value in self.far:
-                self.e.prefetch(value, member_index(self.e, value, self.interleave(self.following, inner)))
+        """In the second pass, which finds the row in a cache and has memory idle, bring the next row closer: each line
+        of it once."""
+        if not self.following or self.passes != 1:
+            return
+        *lead, last = inner
+        for value in self.far:
+            line = LINE_BYTES // tensor(value).dtype.itemsize
+            start = self.part * self.lanes
+            for element in range(-(-start // line) * line, start + self.lanes, line):
+                there = self.run(self.inner[-1], self.e.b.add(last.position, self.e.b.i(element - start)))
+                self.e.prefetch(value, member_index(self.e, value, self.interleave(self.following, [*lead, there])))
 
     def store(self, values: Sequence[Value], runs: Sequence[Run]) -> None:
         for value in values:
@@ -239,6 +250,7 @@ class Rows:
 
     def each(self, outer: Sequence[Run], values: Sequence[Value]) -> None:
         """Store ``values`` at every element of the row."""
+        self.part = 0
         e, b = self.e, self.e.b
         streamed = [v for v in values if is_streamed(v, self.schedule)]
         *lead, last = self.inner or [(0, 0)]

@@ -12,14 +12,16 @@ from oarlock.codegen.lower.emitter import Emitter
 from oarlock.codegen.math import FUNCTIONS
 from oarlock.codegen.schedule import Schedule
 from oarlock.codegen.values import numel
-from oarlock.ir import Value
+from oarlock.ir import Operation, Value
 from oarlock.ops import tensor
 from oarlock.target import Target
 
-__all__ = ["across_lanes", "each_element", "group_lanes", "is_streamed", "multiple", "widest"]
+__all__ = ["across_lanes", "computes_functions", "each_element", "group_lanes", "is_streamed", "multiple", "widest"]
 
 LONG = 16
 """Vectors of a run from which on what is left over does not count."""
+BRIEF = frozenset({"array.exp", "array.exp2", "array.log", "array.log2", "array.tanh"})
+"""Elementary functions of so few steps that four vectors at once are faster than two."""
 STREAM_BYTES = 32 << 20
 """From here on a result is written past the caches, which would not keep it for its reader."""
 
@@ -27,18 +29,33 @@ STREAM_BYTES = 32 << 20
 def group_lanes(group: Group, target: Target, schedule: Schedule, run: int) -> int:
     """Elements of one vector in a kernel of ``group``, whose innermost loops walk ``run`` elements.
 
-    Two of the target's vectors where an elementary function is computed, since one alone waits for each of its steps;
-    but not where that leaves more of a short run to be computed one by one, nor in OpenCL C, whose compiler for
-    processors takes twice the time for vectors of two registers.
+    Several of the target's vectors where an elementary function is computed, since one alone waits for each of its
+    steps: four of a short one, whose constants stay at hand, else two. But not where that leaves more of a short run to
+    be computed one by one, nor in OpenCL C, whose compiler for processors takes twice the time for vectors of two
+    registers.
     """
     width = target.limits.vector_width
     if target.has_threads or width == 1:
         return 1
     if schedule.lanes:
         return schedule.lanes
-    results = [m.results[0] for m in group.members if m.name.removeprefix("array.") in FUNCTIONS]
-    pays = target.language != "opencl" and (run >= LONG * width or run % (2 * width) < width)
-    return 2 * width if results and pays and all(tensor(v).dtype.bits <= 32 for v in results) else width
+    functions = _functions(group)
+    narrow = all(tensor(m.results[0]).dtype.bits <= 32 for m in functions)
+    if not functions or not narrow or target.language == "opencl":
+        return width
+    for count in (4, 2) if all(m.name in BRIEF for m in functions) else (2,):
+        if run >= LONG * (count // 2) * width or run % (count * width) < width:
+            return count * width
+    return width
+
+
+def computes_functions(group: Group) -> bool:
+    """Whether an elementary function is computed: the time goes there, and not into reading and writing."""
+    return bool(_functions(group))
+
+
+def _functions(group: Group) -> list[Operation]:
+    return [m for m in group.members if m.name.removeprefix("array.") in FUNCTIONS]
 
 
 def widest(lower: Callable[[int], KernelCall], lanes: int) -> KernelCall:

@@ -30,14 +30,17 @@ def power_of_minus(n: Number) -> Number:
 
 
 def scale(x: Number, n: Number) -> Number:
-    """x * 2^n, rounded once, for |n| up to twice the largest exponent and |x| near 1.
+    """x * 2^n, rounded once, for |n| up to the largest exponent and a little more, |x| below 2^30, and above 2^-30 or
+    n <= 0.
 
-    In two steps, of which the first is exact; the halves are found by a logical shift, which all vector units have.
+    In two steps, of which the first is exact, with c half of the largest exponent: by 2^(n + c) and 2^-c up to n = 0,
+    by 2^(n - c) and 2^c above.
     """
     form = n.format
-    halved = (n.unsigned() + 2 * (form.bias + 1)) >> 1
-    first = halved.signed() - (form.bias + 1)
-    return x * power_of_two(first) * power_of_two(n - first)
+    c = (form.bias + 1) // 2
+    below = n < 1
+    near = (n + select(below, n.like(form.bias + c), n.like(form.bias - c))) << form.stored
+    return x * near.real() * select(below, x.like(2.0**-c), x.like(2.0**c))
 
 
 def decompose(x: Number) -> tuple[Number, Number]:

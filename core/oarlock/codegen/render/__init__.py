@@ -10,7 +10,7 @@ from oarlock.errors import DuplicatePluginError, UnsupportedError
 from oarlock.ir import Operation
 from oarlock.target import Target
 
-__all__ = ["Renderer", "languages", "register", "renderer"]
+__all__ = ["Renderer", "is_in_tree", "languages", "register", "renderer"]
 
 
 class Renderer(Protocol):
@@ -37,6 +37,11 @@ _registered: dict[str, Callable[[], Renderer]] = {}
 def languages() -> tuple[str, ...]:
     """The languages that there are renderers for, sorted."""
     return tuple(sorted({*_IN_TREE, *_registered}))
+
+
+def is_in_tree(language: str) -> bool:
+    """Whether the renderer of ``language`` is one of Oarlock's own."""
+    return language in _IN_TREE
 
 
 def register(language: str, factory: Callable[[], Renderer]) -> None:

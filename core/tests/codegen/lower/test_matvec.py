@@ -9,7 +9,7 @@ import pytest
 
 from oarlock import dtypes
 from oarlock.codegen.lower import matvec
-from oarlock.codegen.lower.matvec import is_row_times_matrix
+from oarlock.codegen.lower.matvec import columns_of_block, is_row_times_matrix
 from oarlock.ir import TensorType, Value
 from oarlock.ir.interpret import interpret
 from oarlock.ops import ArrayBuilder
@@ -42,8 +42,9 @@ PRODUCTS: dict[str, tuple[list[TensorType], Callable[..., Value]]] = {
 
 @pytest.fixture(autouse=True)
 def _narrow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few columns make several blocks: the interpreter is slow."""
-    monkeypatch.setattr(matvec, "COLUMNS", 128)
+    """Few columns make several blocks, few rows are some at once: the interpreter is slow."""
+    monkeypatch.setattr(matvec, "COLUMNS", 256)
+    monkeypatch.setattr(matvec, "ROWS", 4)
 
 
 @pytest.mark.parametrize("name", PRODUCTS)
@@ -71,3 +72,11 @@ def test_other_products_have_other_schedules(types: list[TensorType], contract: 
     given = random_operands(types)
     got, _ = run_lowered(function, given, FUNCTIONS)
     np.testing.assert_allclose(got[0], interpret(function, given)[0], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("width", "columns"), [(64, 1024), (1023, 1024), (1024, 512), (1376, 688), (4096, 2048), (4100, 1032)]
+)
+def test_blocks_are_equal_and_even_in_number(width: int, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matvec, "COLUMNS", 2048)
+    assert columns_of_block(width, 8) == columns
