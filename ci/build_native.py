@@ -23,7 +23,11 @@ def main() -> None:
         subprocess.run(["cmake", "--build", build], check=True)
         for built in Path(build).glob("_native*"):
             if built.suffix in (".so", ".pyd"):
-                (ROOT / "core" / "oarlock" / built.name).write_bytes(built.read_bytes())
+                installed = ROOT / "core" / "oarlock" / built.name
+                fresh = installed.with_suffix(".new")
+                fresh.write_bytes(built.read_bytes())
+                fresh.chmod(0o755)
+                fresh.replace(installed)  # who has loaded the old one keeps it whole
 
 
 if __name__ == "__main__":

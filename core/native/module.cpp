@@ -10,6 +10,8 @@ namespace py = pybind11;
 
 namespace {
 
+using namespace oarlock::calls;
+
 oarlock::Kernel kernel_at(std::uintptr_t address) { return reinterpret_cast<oarlock::Kernel>(address); }
 
 void run(std::uintptr_t address, const oarlock::Grid &grid, const std::vector<std::uintptr_t> &buffers,
@@ -22,51 +24,72 @@ void run(std::uintptr_t address, const oarlock::Grid &grid, const std::vector<st
     oarlock::ThreadPool::shared().launch(kernel_at(address), addresses.data(), block.data(), grid, threads);
 }
 
-// An address, or that of a HostMemory; sets TypeError for anything else.
-std::uintptr_t address_of(PyObject *binding) {
-    static PyObject *const name = PyUnicode_InternFromString("address");
-    if (PyLong_Check(binding)) return PyLong_AsSize_t(binding);
-    const oarlock::calls::Own address(PyObject_GetAttr(binding, name));
-    if (address) return PyLong_AsSize_t(address.get());
-    PyErr_SetString(PyExc_TypeError, "a binding is an address, or a HostMemory");
-    return 0;
+// What oarlock.hal.host has told of itself.
+struct Host {
+    Class config, memory, plan;
+    Slot address, compiled, threads;
+    PyObject *settings, *cores;
+} H;
+
+PyObject *know_host(PyObject *, PyObject *given) {
+    if (!H.config.learn(given, "Config", {{&H.threads, "threads"}}) ||
+        !H.memory.learn(given, "HostMemory", {{&H.address, "address"}}) ||
+        !H.plan.learn(given, "HostPlan", {{&H.compiled, "_compiled"}}) ||
+        !learn(given, {{&H.settings, "config"}, {&H.cores, "cores"}}))
+        return nullptr;
+    Py_RETURN_NONE;
 }
 
-// replay(plan, bindings, scalars, threads): bindings are addresses or memory, scalars are (step, offset, bytes).
-PyObject *replay(PyObject *, PyObject *const *given, Py_ssize_t count) try {
-    if (count != 4) throw py::type_error("replay takes a plan, bindings, scalars and a number of threads");
-    const auto &plan = py::handle(given[0]).cast<const oarlock::Plan &>();
-    const oarlock::calls::Own bindings(PySequence_Fast(given[1], "bindings are a sequence"));
-    if (!bindings) return nullptr;
+// Runs a HostPlan; declines where something does not fit.
+PyObject *replayed(PyObject *plan_, PyObject *bindings_, PyObject *scalars) try {
+    if (!H.plan.has(plan_) || H.compiled.of(plan_) == Py_None) return declined();
+    const auto &plan = py::handle(H.compiled.of(plan_)).cast<const oarlock::Plan &>();
+    const Own bindings(PySequence_Fast(bindings_, "bindings are a sequence"));
+    if (!bindings) return declined();
     std::vector<std::uintptr_t> addresses(PySequence_Fast_GET_SIZE(bindings.get()));
-    for (std::size_t i = 0; i < addresses.size(); ++i)
-        addresses[i] = address_of(PySequence_Fast_GET_ITEM(bindings.get(), i));
-    const long threads = PyLong_AsLong(given[3]);
-    if (PyErr_Occurred()) return nullptr;
+    for (std::size_t i = 0; i < addresses.size(); ++i) {
+        PyObject *binding = PySequence_Fast_GET_ITEM(bindings.get(), i);
+        addresses[i] = PyLong_AsSize_t(H.memory.has(binding) ? H.address.of(binding) : binding);
+    }
+    long long threads = H.threads.number(H.settings);
+    if (threads <= 0) threads = py::reinterpret_steal<py::object>(PyObject_CallNoArgs(H.cores)).cast<long long>();
     std::vector<oarlock::Patch> patches;
-    if (PyObject_Size(given[2]) != 0) {
-        for (const py::handle item : py::handle(given[2])) {
+    if (PyObject_Size(scalars) != 0) {
+        for (const py::handle item : py::handle(scalars)) {
             const auto [step, offset, data] = item.cast<std::tuple<std::size_t, std::size_t, py::bytes>>();
             patches.push_back({step, offset, std::string_view(data)});
         }
     }
+    if (PyErr_Occurred()) return declined();
     {
         py::gil_scoped_release release;
         plan.replay(addresses, patches, static_cast<unsigned>(threads));
     }
-    return oarlock::calls::shared(Py_None);
-} catch (py::error_already_set &error) {
-    error.restore();
-    return nullptr;
-} catch (const std::out_of_range &error) {
-    return PyErr_Format(PyExc_IndexError, "%s", error.what());
-} catch (const std::exception &error) {
-    return PyErr_Format(PyExc_TypeError, "%s", error.what());
+    return shared(Py_None);
+} catch (const std::bad_alloc &) {
+    return PyErr_NoMemory();
+} catch (const std::exception &) {  // of a cast, or out of range: nothing has run
+    return declined();
+}
+
+// host.replay_plan(stream, plan, bindings, scalars)
+PyObject *replay_plan(PyObject *, PyObject *const *given, Py_ssize_t count) {
+    static PyObject *const run_steps = word("run_steps");
+    if (count != 4) return PyErr_Format(PyExc_TypeError, "replay_plan takes 4 arguments, got %zd", count);
+    Own done(replayed(given[1], given[2], given[3]));
+    if (done.get() != Py_NotImplemented) return done.release();
+    PyErr_Clear();
+    return call(given[1], run_steps, given[2], given[3]);
+}
+
+// host.already_done(stream, timeout_s)
+PyObject *already_done(PyObject *, PyObject *const *, Py_ssize_t count) {
+    if (count != 2) return PyErr_Format(PyExc_TypeError, "already_done takes 2 arguments, got %zd", count);
+    Py_RETURN_NONE;
 }
 
 // How often each native call did its work, rather than decline.
 py::dict taken() {
-    using namespace oarlock::calls;
     py::dict counts;
     counts["record"] = P.records;
     counts["flush"] = P.flushes;
@@ -82,14 +105,18 @@ PyCFunction fast(PyObject *(*function)(PyObject *, PyObject *const *, Py_ssize_t
 
 // Plain methods: what pybind11 does around a call takes as long as these calls themselves.
 PyMethodDef calls[] = {
-    {"replay", fast(&replay), METH_FASTCALL, nullptr},
-    {"know_recording", &oarlock::calls::know_recording, METH_O, nullptr},
-    {"record", fast(&oarlock::calls::record), METH_FASTCALL, nullptr},
-    {"flush", &oarlock::calls::flush, METH_O, nullptr},
-    {"signature", fast(&oarlock::calls::signature), METH_FASTCALL, nullptr},
-    {"know_running", &oarlock::calls::know_running, METH_O, nullptr},
-    {"run_plan", fast(&oarlock::calls::run_plan), METH_FASTCALL, nullptr},
-    {"settle", fast(&oarlock::calls::settle), METH_FASTCALL, nullptr},
+    {"already_done", fast(&already_done), METH_FASTCALL, "already_done($module, stream, timeout_s, /)\n--\n\n"},
+    {"know_host", &know_host, METH_O, nullptr},
+    {"replay_plan", fast(&replay_plan), METH_FASTCALL,
+     "replay_plan($module, stream, plan, bindings, scalars, /)\n--\n\n"},
+    {"know_recording", &know_recording, METH_O, nullptr},
+    {"record", fast(&record), METH_FASTCALL, nullptr},
+    {"flush", &flush, METH_O, nullptr},
+    {"signature", fast(&signature), METH_FASTCALL, nullptr},
+    {"know_running", &know_running, METH_O, nullptr},
+    {"run_plan", fast(&run_plan), METH_FASTCALL, nullptr},
+    {"settle", &settle, METH_O, nullptr},
+    {"synchronize", &synchronize, METH_O, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 

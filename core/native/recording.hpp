@@ -4,85 +4,77 @@
 
 #include <vector>
 
-#include "slots.hpp"
+#include "running.hpp"
 
 namespace oarlock::calls {
 
 struct Recording {
-    Class call, counters, kind, number, place, runner, settings, state, tape, tensor;
-    Slot call_nbytes, call_results, flushed, outputs, kind_leaf, kind_nbytes, number_kind, number_place, number_value;
-    Slot eager, eager_thread, calls, plans, data, failure, tensor_kind, tensor_number, tensor_place, tensor_tape, leaves, run, tapes;
+    Class call, counters, kind, number, place, ready, runner, settings, state, tape, tensor;
+    Slot call_nbytes, call_results, flushed, outputs, kind_dtype, kind_leaf, kind_nbytes, native_record;
+    Slot number_kind, number_place, number_value, calls, place_device, plans, leaves, run, eager, eager_thread, tapes;
+    Slot data, failure, tensor_kind, tensor_number, tensor_place, tensor_tape;
     Slot closed, count, entries, held, leaf_numbers, limit, lock, payloads, tape_place, results, sites, thread;
-    PyObject *config, *counts, *frame, *internal, *is_internal, *limits, *new_lock, *depth;
+    PyObject *config, *counts, *frame, *internal, *is_internal, *limits, *local, *new_lock, *places, *switch_;
+    PyObject *depth, *no_attributes;
+    PyObject *spare = nullptr;  // a closed tape, for the next one where nobody else knows it
     long long records = 0, flushes = 0, signatures = 0;
 };
 inline Recording P;
 
+inline void take_operators();
+
 inline PyObject *know_recording(PyObject *, PyObject *given) {
-    const auto named = [given](const char *name) { return PyDict_GetItemString(given, name); };
-    for (const char *name : {"Call", "Config", "Counters", "Kind", "Number", "Place", "Runner", "Tape", "Tensor",
-                             "ThreadState", "config", "counters", "getframe", "internal", "is_internal", "limits",
-                             "new_lock"})
-        if (named(name) == nullptr) return PyErr_Format(PyExc_KeyError, "%s", name);
     const bool learnt =
-        P.call.learn(named("Call"), {{&P.call_nbytes, "nbytes"}, {&P.call_results, "results"}}) &&
-        P.counters.learn(named("Counters"), {{&P.flushed, "flushed"}, {&P.outputs, "outputs"}}) &&
-        P.kind.learn(named("Kind"), {{&P.kind_leaf, "leaf"}, {&P.kind_nbytes, "nbytes"}}) &&
-        P.number.learn(named("Number"),
+        P.call.learn(given, "Call", {{&P.call_nbytes, "nbytes"}, {&P.call_results, "results"}}) &&
+        P.counters.learn(given, "Counters", {{&P.flushed, "flushed"}, {&P.outputs, "outputs"}}) &&
+        P.kind.learn(given, "Kind",
+                     {{&P.kind_dtype, "dtype"}, {&P.kind_leaf, "leaf"}, {&P.kind_nbytes, "nbytes"}}) &&
+        P.number.learn(given, "Number",
                        {{&P.number_kind, "_kind"}, {&P.number_place, "_place"}, {&P.number_value, "value"}}) &&
-        P.place.learn(named("Place"), {{&P.calls, "calls"}, {&P.plans, "plans"}}) &&
-        P.runner.learn(named("Runner"), {{&P.leaves, "leaves"}, {&P.run, "run"}}) &&
-        P.settings.learn(named("Config"), {{&P.eager, "eager"}}) &&
-        P.state.learn(named("ThreadState"), {{&P.eager_thread, "eager"}, {&P.tapes, "tapes"}}) &&
-        P.tape.learn(named("Tape"), {{&P.closed, "closed"}, {&P.count, "count"}, {&P.entries, "entries"},
+        P.place.learn(given, "Place", {{&P.calls, "calls"}, {&P.place_device, "device"}, {&P.plans, "plans"}}) &&
+        P.ready.learn(given, "Ready", {{&P.native_record, "record"}}) &&
+        P.runner.learn(given, "Runner", {{&P.leaves, "leaves"}, {&P.run, "run"}}) &&
+        P.settings.learn(given, "Config", {{&P.eager, "eager"}}) &&
+        P.state.learn(given, "ThreadState", {{&P.eager_thread, "eager"}, {&P.tapes, "tapes"}}) &&
+        P.tape.learn(given, "Tape", {{&P.closed, "closed"}, {&P.count, "count"}, {&P.entries, "entries"},
                                      {&P.held, "held"}, {&P.leaf_numbers, "leaf_numbers"}, {&P.limit, "limit"},
                                      {&P.lock, "lock"}, {&P.payloads, "payloads"}, {&P.tape_place, "place"},
                                      {&P.results, "results"}, {&P.sites, "sites"}, {&P.thread, "thread"}}) &&
-        P.tensor.learn(named("Tensor"), {{&P.data, "_data"}, {&P.failure, "_failure"}, {&P.tensor_kind, "_kind"},
+        P.tensor.learn(given, "Tensor", {{&P.data, "_data"}, {&P.failure, "_failure"}, {&P.tensor_kind, "_kind"},
                                          {&P.tensor_number, "_number"}, {&P.tensor_place, "_place"},
                                          {&P.tensor_tape, "_tape"}});
-    if (!learnt) return nullptr;
-    P.config = shared(named("config"));
-    P.counts = shared(named("counters"));
-    P.frame = shared(named("getframe"));
-    P.internal = shared(named("internal"));
-    P.is_internal = shared(named("is_internal"));
-    P.limits = shared(named("limits"));
-    P.new_lock = shared(named("new_lock"));
+    if (!learnt || !lock_type.learn(given, "new_lock") ||
+        !learn(given, {{&P.config, "config"}, {&P.counts, "counters"}, {&P.frame, "getframe"},
+                       {&P.internal, "internal"}, {&P.is_internal, "is_internal"}, {&P.limits, "limits"},
+                       {&P.local, "local"}, {&P.new_lock, "new_lock"}, {&P.places, "places"}, {&P.switch_, "ready"}}))
+        return nullptr;
     P.depth = PyLong_FromLong(2);  // as seen from tape.record: above it, and above who called that
+    P.no_attributes = PyDict_New();
+    take_operators();
     Py_RETURN_NONE;
 }
 
 namespace words {
 inline PyObject *const again = word("failed"), *const held_bytes = word("held_bytes"), *const leaf = word("leaf"),
-                *const operators = word("operators"), *const overflow = word("overflow"), *const lock = word("acquire"), *const unlock = word("release");
+                *const operators = word("operators"), *const overflow = word("overflow"),
+                *const recipe = word("_recipe"), *const state = word("state");
 }
 
 // Holds the lock of a tape, where no other thread does.
 class Locked {
+    Own lock_;
+
   public:
-    explicit Locked(PyObject *tape) : lock_(shared(P.lock.of(tape))) {
-        const Own taken(call(lock_.get(), words::lock, Py_False));
-        entered = taken.get() == Py_True;
-        if (!taken) PyErr_Clear();
-    }
+    explicit Locked(PyObject *tape) : lock_(shared(P.lock.of(tape))), entered(lock_type.take(lock_.get())) {}
     Locked(const Locked &) = delete;
     ~Locked() {
-        if (!entered) return;
-        PyObject *type, *value, *trace;
-        PyErr_Fetch(&type, &value, &trace);
-        held(call(lock_.get(), words::unlock));
-        PyErr_Restore(type, value, trace);
+        if (entered) lock_type.give(lock_.get());
     }
-    bool entered;
-
-  private:
-    Own lock_;
+    const bool entered;
 };
 
 // sites.call_site: (code, offset) of the innermost frame outside the package, or None.
-inline PyObject *call_site() {
-    Own frame(PyObject_CallOneArg(P.frame, P.depth));
+inline PyObject *call_site(Own frame) {
     while (frame) {
         auto *at = reinterpret_cast<PyFrameObject *>(frame.get());
         const Own code(reinterpret_cast<PyObject *>(PyFrame_GetCode(at)));
@@ -111,8 +103,8 @@ inline bool ready(PyObject *operand, PyObject *place, PyObject *tape) {
 }
 
 // What finds the memoised inference: (name, *attributes.items(), kinds ...); null without an error for odd attributes.
-inline Own inference_key(PyObject *name, PyObject *attributes, PyObject *operands) {
-    const Py_ssize_t given = PyDict_GET_SIZE(attributes), count = PyTuple_GET_SIZE(operands);
+inline Own inference_key(PyObject *name, PyObject *attributes, PyObject *const *operands, Py_ssize_t count) {
+    const Py_ssize_t given = PyDict_GET_SIZE(attributes);
     Own key(PyTuple_New(1 + given + count));
     if (!key) return key;
     PyTuple_SET_ITEM(key.get(), 0, shared(name));
@@ -123,7 +115,7 @@ inline Own inference_key(PyObject *name, PyObject *attributes, PyObject *operand
         PyTuple_SET_ITEM(key.get(), at++, item);
     }
     for (Py_ssize_t i = 0; i < count; ++i)
-        PyTuple_SET_ITEM(key.get(), at++, shared(kind_of(PyTuple_GET_ITEM(operands, i))));
+        PyTuple_SET_ITEM(key.get(), at++, shared(kind_of(operands[i])));
     return key;
 }
 
@@ -146,26 +138,33 @@ inline PyObject *number_on(PyObject *tape, PyObject *operand) {
     return entered.release();
 }
 
-// ThreadState.tape where the thread has none for the place: a new one.
-inline Own new_tape(PyObject *state, PyObject *place) {
-    const bool eager = P.eager.of(P.config) == Py_True || P.eager_thread.number(state) != 0;
-    Own made(P.tape.make()), limit(eager ? PyLong_FromLong(1) : PyObject_GetAttr(P.limits, words::operators));
-    Own lock(PyObject_CallNoArgs(P.new_lock)), numbers(PyDict_New());
-    if (!made || !limit || !lock || !numbers) return Own();
-    PyObject *tape = made.get();
+// Tape(place, state); one that is closed and known here alone is as good as a new one, when it is opened again.
+inline Own empty_tape() {
+    if (P.spare != nullptr && Py_REFCNT(P.spare) == 1) return Own(std::exchange(P.spare, nullptr));
+    Own made(P.tape.make()), numbers(PyDict_New()), lock(PyObject_CallNoArgs(P.new_lock));
+    if (!made || !numbers || !lock) return Own();
     for (const Slot *slot : {&P.entries, &P.sites, &P.results, &P.payloads}) {
         PyObject *empty = PyList_New(0);
         if (empty == nullptr) return Own();
-        slot->set(tape, empty);
+        slot->set(made.get(), empty);
     }
+    P.leaf_numbers.set(made.get(), numbers.release());
+    P.lock.set(made.get(), lock.release());
+    return made;
+}
+
+// ThreadState.tape where the thread has none for the place: a new one.
+inline Own new_tape(PyObject *state, PyObject *place) {
+    const bool eager = P.eager.of(P.config) == Py_True || P.eager_thread.number(state) != 0;
+    Own made(empty_tape()), limit(eager ? PyLong_FromLong(1) : PyObject_GetAttr(P.limits, words::operators));
+    if (!made || !limit) return Own();
+    PyObject *tape = made.get();
     P.tape_place.share(tape, place);
     P.thread.share(tape, state);
     P.closed.share(tape, Py_False);
     P.count.set(tape, PyLong_FromLong(0));
     P.held.set(tape, PyLong_FromLong(0));
     P.limit.set(tape, limit.release());
-    P.lock.set(tape, lock.release());
-    P.leaf_numbers.set(tape, numbers.release());
     return PyDict_SetItem(P.tapes.of(state), place, tape) == 0 ? std::move(made) : Own();
 }
 
@@ -183,31 +182,30 @@ inline Own new_tensor(PyObject *kind, PyObject *place, PyObject *tape) {
     return append(results, PyWeakref_NewRef(made.get(), nullptr)) ? std::move(made) : Own();
 }
 
-// tape.record(state, place, name, operands, attributes), where the call has been seen.
-inline PyObject *record(PyObject *, PyObject *const *given, Py_ssize_t count) {
-    if (count != 5 || !P.state.has(given[0]) || !P.place.has(given[1])) return declined();
-    PyObject *place = given[1], *operands = given[3];
-    Own tape_(shared(PyDict_GetItemWithError(P.tapes.of(given[0]), place)));
-    if (!tape_ && !PyErr_Occurred()) tape_ = new_tape(given[0], place);
+// tape.record, where the call has been seen. `user` gives the frame that the search for the call's line starts at.
+template <class Frame>
+PyObject *record_on(PyObject *state, PyObject *place, PyObject *name, PyObject *const *operands, Py_ssize_t count,
+                    PyObject *attributes, Frame user) {
+    if (!P.state.has(state) || !P.place.has(place)) return declined();
+    Own tape_(shared(PyDict_GetItemWithError(P.tapes.of(state), place)));
+    if (!tape_ && !PyErr_Occurred()) tape_ = new_tape(state, place);
     PyObject *tape = tape_.get();
-    if (tape == nullptr || !PyObject_TypeCheck(tape, P.tape.type) || !PyTuple_CheckExact(operands) ||
-        !PyDict_CheckExact(given[4]))
-        return PyErr_Clear(), declined();
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(operands); ++i)
-        if (!ready(PyTuple_GET_ITEM(operands, i), place, tape)) return declined();
-    const Own key = inference_key(given[2], given[4], operands);
+    if (tape == nullptr || !PyObject_TypeCheck(tape, P.tape.type)) return PyErr_Clear(), declined();
+    for (Py_ssize_t i = 0; i < count; ++i)
+        if (!ready(operands[i], place, tape)) return declined();
+    const Own key = inference_key(name, attributes, operands, count);
     const Own call_(key ? shared(PyDict_GetItemWithError(P.calls.of(place), key.get())) : nullptr);
     if (!P.call.has(call_.get())) return PyErr_Clear(), declined();
-    Own site(call_site());
+    Own site(call_site(user()));
     if (!site) return PyErr_Clear(), declined();
     const Locked locked(tape);
     if (!locked.entered || P.closed.of(tape) != Py_False) return declined();
 
-    Own entry(PyTuple_New(1 + PyTuple_GET_SIZE(operands)));
+    Own entry(PyTuple_New(1 + count));
     if (!entry) return nullptr;
     PyTuple_SET_ITEM(entry.get(), 0, shared(call_.get()));
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(operands); ++i) {
-        PyObject *number = number_on(tape, PyTuple_GET_ITEM(operands, i));
+    for (Py_ssize_t i = 0; i < count; ++i) {
+        PyObject *number = number_on(tape, operands[i]);
         if (number == nullptr) return nullptr;
         PyTuple_SET_ITEM(entry.get(), i + 1, number);
     }
@@ -232,6 +230,50 @@ inline PyObject *record(PyObject *, PyObject *const *given, Py_ssize_t count) {
         if (!held(call(tape, words::overflow))) return nullptr;
     ++P.records;
     return made.release();
+}
+
+// tape.record(state, place, name, operands, attributes)
+inline PyObject *record(PyObject *, PyObject *const *given, Py_ssize_t count) {
+    if (count != 5 || !PyTuple_CheckExact(given[3]) || !PyDict_CheckExact(given[4])) return declined();
+    return record_on(given[0], given[1], given[2], &PyTuple_GET_ITEM(given[3], 0), PyTuple_GET_SIZE(given[3]), given[4],
+                     [] { return Own(PyObject_CallOneArg(P.frame, P.depth)); });
+}
+
+// An operator between two tensors of one dtype, recorded without a Python frame. All else goes to Tensor's methods.
+template <binaryfunc PyNumberMethods::*Which>
+struct Operator {
+    static inline PyObject *name, *method, *reflected;
+
+    static void take(const char *name_, const char *method_, const char *reflected_) {
+        name = word(name_);
+        method = word(method_);
+        reflected = word(reflected_);
+        P.tensor.type->tp_as_number->*Which = &called;
+    }
+
+    static PyObject *called(PyObject *left, PyObject *right) {
+        Own made(recorded(left, right));
+        if (made.get() != Py_NotImplemented) return made.release();
+        return P.tensor.has(left) ? call(left, method, right) : call(right, reflected, left);
+    }
+
+    static PyObject *recorded(PyObject *left, PyObject *right) {
+        if (!P.tensor.has(left) || !P.tensor.has(right) || P.native_record.of(P.switch_) == Py_None) return declined();
+        PyObject *kinds[] = {P.tensor_kind.of(left), P.tensor_kind.of(right)};
+        if (!P.kind.has(kinds[0]) || !P.kind.has(kinds[1]) || P.kind_dtype.of(kinds[0]) != P.kind_dtype.of(kinds[1]))
+            return declined();
+        const Own state(PyObject_GetAttr(P.local, words::state));
+        if (!state) return nullptr;
+        PyObject *operands[] = {left, right};
+        return record_on(state.get(), P.tensor_place.of(left), name, operands, 2, P.no_attributes,
+                         [] { return Own(shared(reinterpret_cast<PyObject *>(PyEval_GetFrame()))); });
+    }
+};
+
+inline void take_operators() {
+    Operator<&PyNumberMethods::nb_add>::take("add", "__add__", "__radd__");
+    Operator<&PyNumberMethods::nb_subtract>::take("subtract", "__sub__", "__rsub__");
+    Operator<&PyNumberMethods::nb_multiply>::take("multiply", "__mul__", "__rmul__");
 }
 
 struct Waiting {
@@ -280,6 +322,9 @@ inline bool close_tape(PyObject *tape) {
         if (PyList_SetSlice(list.get(), 0, PyList_GET_SIZE(list.get()), nullptr) < 0) return false;
     }
     PyDict_Clear(P.leaf_numbers.of(tape));
+    P.thread.share(tape, Py_None);  // which nobody asks a closed tape for
+    P.tape_place.share(tape, Py_None);
+    Py_XDECREF(std::exchange(P.spare, shared(tape)));
     return true;
 }
 
@@ -297,6 +342,19 @@ inline PyObject *finish(PyObject *tape, const std::vector<Waiting> &waiting, PyO
         P.tensor_tape.share(tensor, Py_None);
     }
     return close_tape(tape) ? shared(Py_None) : nullptr;
+}
+
+// What a program gives. The method of a plan that has a recipe begins with run_plan, which needs no frame of it.
+inline PyObject *run_program(PyObject *program, PyObject *data) {
+    if (PyMethod_Check(program)) {
+        const Own recipe(PyObject_GetAttr(PyMethod_GET_SELF(program), words::recipe));
+        if (!recipe) PyErr_Clear();
+        if (R.recipe.has(recipe.get())) {
+            Own results(Run(recipe.get())(data));
+            if (results.get() != Py_NotImplemented) return results.release();
+        }
+    }
+    return PyObject_CallOneArg(program, data);
 }
 
 // Tape.flush of a tape whose structure has been seen: None, or the failure, which is left in the results.
@@ -320,7 +378,7 @@ inline PyObject *flush(PyObject *, PyObject *tape) {
     P.flushed.add(P.counts, 1);
     P.outputs.add(P.counts, static_cast<long long>(waiting.size()));
     const Own data = operands_of(runner.get(), P.payloads.of(tape));
-    const Own results(data ? PyObject_CallOneArg(P.run.of(runner.get()), data.get()) : nullptr);
+    const Own results(data ? run_program(P.run.of(runner.get()), data.get()) : nullptr);
     if (results) {
         ++P.flushes;
         return finish(tape, waiting, results.get());
@@ -355,6 +413,28 @@ inline PyObject *signature(PyObject *, PyObject *const *given, Py_ssize_t count)
     PyTuple_SET_ITEM(key.get(), 2 * arguments, shared(place));
     ++P.signatures;
     return PyTuple_Pack(2, key.get(), data.get());
+}
+
+// synchronize(device): True; False when nothing has been waited for; the failure of what this thread has recorded, when
+// it has run and nothing has been waited for.
+inline PyObject *synchronize(PyObject *, PyObject *name) {
+    PyObject *place = PyUnicode_CheckExact(name) ? PyDict_GetItemWithError(P.places, name) : nullptr;
+    const Own parts(P.place.has(place) ? PyObject_GetAttr(P.place_device.of(place), words::parts) : nullptr);
+    const Own state(parts ? PyObject_GetAttr(P.local, words::state) : nullptr);
+    if (!P.state.has(state.get())) return PyErr_Clear(), shared(Py_False);
+    if (PyDict_GET_SIZE(P.tapes.of(state.get())) != 0) {
+        Py_ssize_t position = 0;
+        PyObject *first = nullptr, *tape = nullptr;
+        if (PyDict_GET_SIZE(P.tapes.of(state.get())) != 1 ||
+            !PyDict_Next(P.tapes.of(state.get()), &position, &first, &tape))
+            return shared(Py_False);
+        const Own open(shared(tape));
+        Own failure(flush(nullptr, tape));
+        if (!failure) return nullptr;
+        if (failure.get() == Py_NotImplemented) return shared(Py_False);
+        if (failure.get() != Py_None) return failure.release();
+    }
+    return settle(nullptr, parts.get());
 }
 
 }  // namespace oarlock::calls

@@ -1,4 +1,4 @@
-// The usual run of a plan, and the usual wait for a device, for oarlock.runtime: one stretch of launches that the driver
+// The usual run of a plan, and the usual wait for a device, for oarlock.runtime: one stretch of launches that a driver
 // keeps, memory from the pool, the default stream. It does what Plan.run and Device.synchronize do, call for call, or
 // declines before it has changed anything. The interpreter lock is held throughout, but for what the driver lets go of.
 #pragma once
@@ -10,7 +10,7 @@
 namespace oarlock::calls {
 
 struct Running {
-    Class allocation, array, buffer, config, dropped, gate, lane, loaded, pool, profile;
+    Class allocation, array, buffer, config, dropped, gate, lane, loaded, parts, pool, profile, recipe;
     Slot capacity, handle, inherited, label, used_by, nbytes, others, owner, used_at, whole;  // of an Allocation
     Slot array_buffer, array_device, array_dtype, array_offset, array_shape;
     Slot buffer_allocation, buffer_device, buffer_freed, buffer_label, buffer_nbytes;
@@ -19,62 +19,78 @@ struct Running {
     Slot plan_handle, plan_programs, uses;
     Slot budget, classes, idle, in_use, live, peak, released, sizes;
     Slot active;
-    PyObject *settings, *switch_, *scope, *now, *timeout, *explained;
+    PyObject *settings, *switch_, *scope, *now, *slice, *timeout, *explained;
+    destructor drop;  // Buffer.__del__, as Python calls it
     long long runs = 0, waits = 0;
 };
 inline Running R;
 
+inline void drop_buffer(PyObject *buffer);
+
 // Given once by runtime.fast: the classes, and the objects of the process that are looked at.
 inline PyObject *know_running(PyObject *, PyObject *given) {
-    const auto named = [given](const char *name) { return PyDict_GetItemString(given, name); };
-    for (const char *name : {"Allocation", "Buffer", "Config", "DeviceArray", "Dropped", "Gate", "Lane", "MemoryPool",
-                             "PreparedPlan", "Switch", "config", "explained", "now", "scope", "switch", "timeout"})
-        if (named(name) == nullptr) return PyErr_Format(PyExc_KeyError, "%s", name);
     const bool learnt =
-        R.allocation.learn(named("Allocation"),
+        R.allocation.learn(given, "Allocation",
                            {{&R.capacity, "capacity"}, {&R.handle, "handle"}, {&R.inherited, "inherited"},
                             {&R.label, "label"}, {&R.used_by, "lane"}, {&R.nbytes, "nbytes"}, {&R.others, "others"},
                             {&R.owner, "owner"}, {&R.used_at, "ticket"}, {&R.whole, "whole"}}) &&
-        R.array.learn(named("DeviceArray"),
+        R.array.learn(given, "DeviceArray",
                       {{&R.array_buffer, "buffer"}, {&R.array_device, "device"}, {&R.array_dtype, "dtype"},
                        {&R.array_offset, "offset_bytes"}, {&R.array_shape, "shape"}}) &&
-        R.buffer.learn(named("Buffer"),
+        R.buffer.learn(given, "Buffer",
                        {{&R.buffer_allocation, "_allocation"}, {&R.buffer_device, "device"},
                         {&R.buffer_freed, "freed"}, {&R.buffer_label, "label"}, {&R.buffer_nbytes, "nbytes"}}) &&
-        R.config.learn(named("Config"), {{&R.poison, "poison"}, {&R.pooled, "pool"}}) &&
-        R.dropped.learn(named("Dropped"), {{&R.items, "items"}, {&R.orphan, "orphan"}, {&R.waiting, "_waiting"}}) &&
-        R.gate.learn(named("Gate"), {{&R.depth, "_depth"}, {&R.refusal, "refusal"}, {&R.started, "_started"},
+        R.config.learn(given, "Config", {{&R.poison, "poison"}, {&R.pooled, "pool"}}) &&
+        R.dropped.learn(given, "Dropped", {{&R.items, "items"}, {&R.orphan, "orphan"}, {&R.waiting, "_waiting"}}) &&
+        R.gate.learn(given, "Gate", {{&R.depth, "_depth"}, {&R.refusal, "refusal"}, {&R.started, "_started"},
                                      {&R.what, "_what"}}) &&
-        R.lane.learn(named("Lane"), {{&R.closed, "closed"}, {&R.completed, "completed"}, {&R.deferred, "deferred"},
+        R.lane.learn(given, "Lane", {{&R.closed, "closed"}, {&R.completed, "completed"}, {&R.deferred, "deferred"},
                                      {&R.failure, "failure"}, {&R.lane_handle, "handle"}, {&R.ticket, "ticket"}}) &&
-        R.pool.learn(named("MemoryPool"), {{&R.budget, "budget"}, {&R.classes, "_classes"}, {&R.idle, "idle"},
+        R.pool.learn(given, "MemoryPool", {{&R.budget, "budget"}, {&R.classes, "_classes"}, {&R.idle, "idle"},
                                            {&R.in_use, "in_use"}, {&R.live, "live"}, {&R.peak, "peak"},
                                            {&R.released, "_released"}, {&R.sizes, "_sizes"}}) &&
-        R.loaded.learn(named("PreparedPlan"),
+        R.loaded.learn(given, "PreparedPlan",
                        {{&R.plan_handle, "handle"}, {&R.plan_programs, "programs"}, {&R.uses, "uses"}}) &&
-        R.profile.learn(named("Switch"), {{&R.active, "profile"}});
-    if (!learnt) return nullptr;
-    R.settings = shared(named("config"));
-    R.explained = shared(named("explained"));
-    R.now = shared(named("now"));
-    R.scope = shared(named("scope"));
-    R.switch_ = shared(named("switch"));
-    R.timeout = shared(named("timeout"));
+        R.profile.learn(given, "Switch", {{&R.active, "profile"}}) && R.parts.learn(given, "Parts", {}) &&
+        R.recipe.learn(given, "Recipe", {}) && lock_type.learn(given, "RLock");
+    if (!learnt || !learn(given, {{&R.settings, "config"}, {&R.explained, "explained"}, {&R.now, "now"},
+                                  {&R.scope, "scope"}, {&R.slice, "slice"}, {&R.switch_, "switch"},
+                                  {&R.timeout, "timeout"}}))
+        return nullptr;
+    if (R.buffer.type->tp_finalize != &drop_buffer) R.drop = std::exchange(R.buffer.type->tp_finalize, &drop_buffer);
     Py_RETURN_NONE;
 }
 
 namespace words {
-inline PyObject *const acquire = word("acquire"), *const appendleft = word("appendleft"),
+inline PyObject *const append = word("append"), *const appendleft = word("appendleft"),
                 *const change = word("change"), *const check = word("check"),
                 *const collect_held = word("collect_held"), *const end_life = word("end_life"),
                 *const keep = word("_keep"), *const patches = word("patches"), *const popleft = word("popleft"),
-                *const release = word("release"), *const replay = word("replay"),
+                *const dropped = word("dropped"), *const release = word("release"), *const replay = word("replay"),
                 *const synchronize = word("synchronize"), *const take = word("take"), *const use = word("use"),
                 *const allocation = word("allocation"), *const allocating = word("allocate"),
-                *const freeing = word("free"), *const pool = word("pool");
+                *const freeing = word("free"), *const parts = word("parts"), *const pool = word("pool");
 }
 
-// What of a device is needed: the tuple runtime.fast.DeviceParts.
+// Buffer.__del__
+inline void drop_buffer(PyObject *buffer) {
+    PyObject *kind, *value, *trace;
+    PyErr_Fetch(&kind, &value, &trace);
+    const Own memory(shared(R.buffer_allocation.of(buffer)));
+    if (memory && memory.get() != Py_None) {
+        const Own dropped(PyObject_GetAttr(R.buffer_device.of(buffer), words::dropped));
+        if (R.dropped.has(dropped.get())) {
+            R.buffer_allocation.share(buffer, Py_None);
+            if (!held(call(R.items.of(dropped.get()), words::append, memory.get()))) PyErr_WriteUnraisable(buffer);
+        } else {
+            PyErr_Clear();
+            R.drop(buffer);
+        }
+    }
+    PyErr_Restore(kind, value, trace);
+}
+
+// What of a device is needed: the tuple runtime.fast.Parts.
 struct Parts {
     explicit Parts(PyObject *tuple)
         : device(at(tuple, 0)), gate(at(tuple, 1)), lock(at(tuple, 2)), pool(at(tuple, 3)), dropped(at(tuple, 4)),
@@ -88,12 +104,8 @@ class Holding {
   public:
     Holding(const Parts &parts, PyObject *what) : parts_(parts) {
         if (R.refusal.of(parts.gate) != Py_None) return;
-        const Own taken(call(parts.lock, words::acquire, Py_False));
-        if (taken.get() != Py_True) {
-            PyErr_Clear();
-            return;
-        }
-        entered = true;
+        entered = lock_type.take(parts.lock);
+        if (!entered) return;
         R.depth.add(parts.gate, 1);
         doing(what);
         R.started.set(parts.gate, PyObject_CallNoArgs(R.now));
@@ -109,12 +121,9 @@ class Holding {
     void leave() {
         if (!entered) return;
         entered = false;
-        PyObject *type, *value, *trace;
-        PyErr_Fetch(&type, &value, &trace);
         R.depth.add(parts_.gate, -1);
         if (R.depth.number(parts_.gate) == 0) R.started.set(parts_.gate, PyFloat_FromDouble(0.0));
-        held(call(parts_.lock, words::release));
-        PyErr_Restore(type, value, trace);
+        lock_type.give(parts_.lock);
     }
 
     // Explains the error that is set, while the driver is held; null.
@@ -400,7 +409,7 @@ class Run {
 
 // Plan.run: the list of its results, or NotImplemented.
 inline PyObject *run_plan(PyObject *, PyObject *const *given, Py_ssize_t count) {
-    if (count != 2 || !PyTuple_Check(given[0])) return declined();
+    if (count != 2 || !R.recipe.has(given[0])) return declined();
     return Run(given[0])(given[1]);
 }
 
@@ -411,15 +420,15 @@ inline bool has_news(const Parts &parts) {
 }
 
 // Device.synchronize where there is the default stream alone: True, or False when the caller must (still) wait.
-inline PyObject *settle(PyObject *, PyObject *const *given, Py_ssize_t count) {
-    if (count != 2 || !PyTuple_Check(given[0])) return shared(Py_False);
-    const Parts parts(given[0]);
+inline PyObject *settle(PyObject *, PyObject *given) {
+    if (!R.parts.has(given)) return shared(Py_False);
+    const Parts parts(given);
     PyObject *lane = parts.lane;
     if (!usual(parts) || PyDict_GET_SIZE(parts.lanes) != 1 || has_news(parts)) return shared(Py_False);
     Holding holding(parts, words::synchronize);
     if (!holding.entered) return shared(Py_False);
     const Own ticket(shared(R.ticket.of(lane)));
-    const Own answer(call(parts.driver, words::synchronize, R.lane_handle.of(lane), given[1]));
+    const Own answer(call(parts.driver, words::synchronize, R.lane_handle.of(lane), R.slice));
     if (!answer) {
         if (!PyErr_ExceptionMatches(PyExc_Exception)) return nullptr;
         const bool late = PyErr_ExceptionMatches(R.timeout);

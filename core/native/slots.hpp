@@ -68,18 +68,25 @@ class Slot {
     Py_ssize_t at_ = 0;
 };
 
+// Keeps objects that Python gives by name; false, with an error, where it leaves one out.
+inline bool learn(PyObject *given, std::initializer_list<std::pair<PyObject **, const char *>> objects) {
+    for (const auto &[object, name] : objects) {
+        *object = shared(PyDict_GetItemString(given, name));
+        if (*object == nullptr) return PyErr_Format(PyExc_KeyError, "%s", name), false;
+    }
+    return true;
+}
+
 // A class, and the slots of it that are used.
 struct Class {
     PyTypeObject *type = nullptr;
 
-    bool learn(PyObject *given, std::initializer_list<std::pair<Slot *, const char *>> slots) {
-        if (!PyType_Check(given)) {
-            PyErr_Format(PyExc_TypeError, "%R is no class", given);
-            return false;
-        }
-        for (const auto &[slot, name] : slots)
-            if (!slot->find(given, name)) return false;
-        type = reinterpret_cast<PyTypeObject *>(shared(given));
+    bool learn(PyObject *given, const char *name, std::initializer_list<std::pair<Slot *, const char *>> slots) {
+        PyObject *found = nullptr;
+        if (!calls::learn(given, {{&found, name}})) return false;
+        for (const auto &[slot, text] : slots)
+            if (!slot->find(found, text)) return false;
+        type = reinterpret_cast<PyTypeObject *>(found);
         return true;
     }
     bool has(PyObject *object) const { return object != nullptr && Py_TYPE(object) == type; }
@@ -104,6 +111,47 @@ inline bool append(PyObject *list, PyObject *item) {  // takes the reference
     const Own owned(item);
     return owned && PyList_Append(list, item) == 0;
 }
+
+// The type of threading.RLock; its methods are called as the C functions that they are, which spares looking for them.
+class Lock {
+  public:
+    bool learn(PyObject *given, const char *name) {
+        PyObject *found = nullptr;
+        if (!calls::learn(given, {{&found, name}})) return false;
+        type_ = reinterpret_cast<PyTypeObject *>(found);
+        at_once_ = PyTuple_Pack(1, Py_False);
+        acquire_ = reinterpret_cast<PyCFunctionWithKeywords>(
+            reinterpret_cast<void (*)()>(method(found, "acquire", METH_VARARGS | METH_KEYWORDS)));
+        release_ = method(found, "release", METH_NOARGS);
+        return at_once_ != nullptr;
+    }
+    bool take(PyObject *lock) const {  // false: another thread has it, or it is no such lock
+        if (Py_TYPE(lock) != type_ || acquire_ == nullptr || release_ == nullptr) return false;
+        const Own taken(acquire_(lock, at_once_, nullptr));
+        if (!taken) PyErr_Clear();
+        return taken.get() == Py_True;
+    }
+    void give(PyObject *lock) const {  // an error that is set stays
+        PyObject *kind, *value, *trace;
+        PyErr_Fetch(&kind, &value, &trace);
+        held(release_(lock, nullptr));
+        PyErr_Restore(kind, value, trace);
+    }
+
+  private:
+    static PyCFunction method(PyObject *of, const char *name, int flags) {  // null: this Python has another one
+        const Own found(PyObject_GetAttrString(of, name));
+        if (!found) PyErr_Clear();
+        if (!found || Py_TYPE(found.get()) != &PyMethodDescr_Type) return nullptr;
+        const PyMethodDef *known = reinterpret_cast<PyMethodDescrObject *>(found.get())->d_method;
+        return known->ml_flags == flags ? known->ml_meth : nullptr;
+    }
+    PyTypeObject *type_ = nullptr;
+    PyCFunctionWithKeywords acquire_ = nullptr;
+    PyCFunction release_ = nullptr;
+    PyObject *at_once_ = nullptr;
+};
+inline Lock lock_type;
 
 // The error that is set, taken off, as one object.
 inline Own taken_error() {

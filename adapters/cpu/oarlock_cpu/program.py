@@ -10,7 +10,7 @@ from typing import Any
 
 from oarlock.errors import CompileError, DeviceError, LaunchError
 from oarlock.hal import Binding, CopyStep, Handle, KernelSignature, LaunchStep, ProgramDriver
-from oarlock.hal.host import HostLaunch, HostPlan, run_grid
+from oarlock.hal.host import HostLaunch, HostPlan, replay_plan, run_grid
 from oarlock.target import Target
 
 __all__ = ["CpuProgram", "LoadedProgram", "compile_llvm", "llvm"]
@@ -130,11 +130,8 @@ class CpuProgram(ProgramDriver):
         """Keep a plan (capability ``plans``)."""
         return HostPlan([step if isinstance(step, CopyStep) else _host_launch(step) for step in steps])
 
-    def replay(
-        self, stream: Handle | None, plan: Handle, bindings: Sequence[Handle], scalars: Sequence[tuple[int, int, bytes]]
-    ) -> None:
-        """Run a plan on ``bindings`` (capability ``plans``)."""
-        plan.replay(bindings, scalars)
+    replay = staticmethod(replay_plan)
+    """Run a plan on bindings (capability ``plans``)."""
 
     def close_programs(self) -> None:
         """Unload every program, then the linker that holds them."""

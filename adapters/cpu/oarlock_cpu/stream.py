@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from oarlock.hal import Handle, StreamDriver
+from oarlock.hal import StreamDriver
+from oarlock.hal.host import already_done
 
 __all__ = ["CpuStream"]
 
@@ -10,5 +11,4 @@ __all__ = ["CpuStream"]
 class CpuStream(StreamDriver):
     """There is never work in flight, so there is nothing to wait for and no late failure."""
 
-    def synchronize(self, stream: Handle | None, timeout_s: float) -> None:
-        """Everything is done already."""
+    synchronize = staticmethod(already_done)  # type: ignore[assignment]  # it takes arguments by position alone

@@ -20,10 +20,10 @@ def take_python() -> TakePython:
     """Lets every native function decline for as long as the patch holds."""
 
     def take(patch: pytest.MonkeyPatch) -> None:
-        for name in ("flush", "record", "signature"):
+        for name in ("flush", "record", "signature", "synchronize"):
             patch.setattr(ready, name, None)
         patch.setattr(plans, "run_plan", lambda recipe, operands: NotImplemented)
-        patch.setattr(fast, "settle", lambda parts, seconds: False)
+        patch.setattr(fast, "settle", lambda parts: False)
 
     return take
 

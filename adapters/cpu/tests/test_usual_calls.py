@@ -15,8 +15,10 @@ import pytest
 
 import oarlock as ol
 from oarlock.config import config
+from oarlock.errors import DeviceError, ShapeError
 from oarlock.hal import host
 from oarlock.program.plans import counters
+from oarlock.program.sites import describe
 from oarlock.runtime import Device, DeviceArray, from_numpy, to_numpy
 from oarlock.runtime.profile import profiled
 
@@ -124,6 +126,39 @@ def test_unusual_calls_are_left_to_python(what: str, device: Device, monkeypatch
     assert result.numpy().tolist() == [3.0 + keywords.get("plus", 0), 10.0 + keywords.get("plus", 0)]
 
 
+@needs_native
+def test_frames_of_a_call(device: Device) -> None:
+    a, b = tensor(1.0), tensor(2.0)
+    called = ol.jit(total)
+    held: list[Any] = []
+
+    def add() -> None:
+        held[:] = [a * b - a]
+        ol.synchronize("cpu")
+
+    def jitted() -> None:
+        held[:] = [called(a, b)]
+        ol.synchronize("cpu")
+
+    def frames(function: Callable[[], None]) -> list[str]:
+        entered: list[str] = []
+
+        def note(frame: Any, event: str, argument: Any) -> None:
+            if event == "call":
+                entered.append(frame.f_code.co_name)
+
+        for _ in range(3):
+            function()
+        gc.collect()
+        sys.setprofile(note)
+        function()
+        sys.setprofile(None)
+        return entered[1:]
+
+    assert frames(add) == ["synchronize"]
+    assert frames(jitted) == ["__call__", "thread_state", "__call__", "run", "concrete", "synchronize"]
+
+
 def test_calls_without_the_native_module() -> None:
     code = """
 import sys
@@ -218,6 +253,102 @@ def test_both_ways_do_the_same(seed: int, device: Device, monkeypatch: pytest.Mo
     assert observed() == expected
     used = differences(before)
     assert min(used["record"], used["flush"], used["run"], used["signature"], used["settle"]) > 10
+
+
+class Reflecting:
+    """Something that a tensor knows nothing of, which has operators of its own."""
+
+    def __radd__(self, other: object) -> str:
+        return "reflected"
+
+    def __rsub__(self, other: object) -> str:
+        return "reflected"
+
+    def __rmul__(self, other: object) -> str:
+        return "reflected"
+
+
+def test_operators_of_all_operands(way: str, device: Device) -> None:
+    x, y, whole = tensor(1.0, 2.0), tensor(3.0, 5.0), ol.asarray(np.array([2, 7], np.int32), device="cpu")
+    row = ol.asarray(np.array([[1.0, 2.0]], np.float32), device="cpu")
+    others = [x, y, whole, row, 2, 0.5, True, np.array([4.0, 6.0], np.float32), np.float32(3.0), x + y]
+    for operator in (lambda a, b: a + b, lambda a, b: a - b, lambda a, b: a * b):
+        for other in others:
+            plain = np.asarray(other.numpy() if isinstance(other, ol.Tensor) else other)
+            for _ in range(2):
+                for found, expected in (
+                    (operator(x, other), operator(x.numpy(), plain)),
+                    (operator(other, x), operator(plain, x.numpy())),
+                ):
+                    assert found.dtype == ol.float32
+                    assert np.array_equal(found.numpy(), np.asarray(expected, np.float32))
+        assert operator(x, Reflecting()) == "reflected"
+        for left, right in ((x, object()), (object(), x), (x, None), (x, "1")):
+            with pytest.raises(TypeError):
+                operator(left, right)
+        for _ in range(2):
+            with pytest.raises(ShapeError, match="do not broadcast: 2 meets 3"):
+                operator(x, tensor(1.0, 2.0, 3.0))
+    z = x
+    z += y
+    assert z is x and x.numpy().tolist() == [4.0, 7.0]
+
+
+def test_line_that_recorded(way: str, device: Device) -> None:
+    x, y = tensor(1.0, 2.0), tensor(3.0, 5.0)
+    for _ in range(3):
+        pending = x + y - x
+        sites = [describe(site) for site in pending._tape.sites if site is not None]
+        assert len(sites) == 2
+        assert all("pending = x + y - x" in site and "test_usual_calls" in site for site in sites)
+        pending.numpy()
+
+
+def test_tape_that_somebody_holds_is_not_used_again(way: str, device: Device) -> None:
+    x, y = tensor(1.0), tensor(2.0)
+    for _ in range(3):
+        first = x + y
+        tape = first._tape
+        ol.synchronize("cpu")
+        second = x - y
+        assert second._tape is not tape and tape.closed and not tape.entries
+        assert tape.flush() is None and second._data is None
+        assert (first.numpy().tolist(), second.numpy().tolist()) == ([3.0], [-1.0])
+
+
+def test_device_that_was_opened_again(way: str) -> None:
+    for _ in range(2):
+        for name in ("cpu", "cpu:0"):
+            x = tensor(1.0, 2.0)
+            result = x + x
+            ol.synchronize(name)
+            assert result.numpy().tolist() == [2.0, 4.0]
+            closed = ol.device("cpu")
+            closed.close()  # type: ignore[attr-defined]
+            ol.synchronize(name)
+            assert ol.device(name) is not closed
+            with pytest.raises(DeviceError, match="made before cpu:0 was closed"):
+                x + tensor(1.0, 2.0)
+
+
+def test_memory_dropped_while_an_error_passes(way: str, device: Device) -> None:
+    x = tensor(1.0, 2.0)
+
+    def fail() -> None:
+        made = x + x
+        made.numpy()
+        raise KeyError("mine")
+
+    for _ in range(3):
+        ol.synchronize("cpu")
+        before = device.stats().bytes_in_use
+        try:
+            fail()
+        except KeyError as error:
+            assert error.args == ("mine",)
+        gc.collect()
+        ol.synchronize("cpu")
+        assert device.stats().bytes_in_use == before
 
 
 def test_numbers_are_new_in_each_run(way: str, device: Device) -> None:

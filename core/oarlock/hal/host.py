@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from oarlock.config import config
+from oarlock.config import Config, config
 from oarlock.errors import BoundsError, OutOfMemoryError
 from oarlock.hal.program import CopyStep
 
@@ -28,8 +28,8 @@ except ImportError:
     _native = None  # type: ignore[assignment]
 
 __all__ = [
-    "Grid", "HostLaunch", "HostMemory", "HostPlan", "host_memory_bytes", "native_available", "pieces", "run_grid",
-    "thread_count",
+    "Grid", "HostLaunch", "HostMemory", "HostPlan", "already_done", "host_memory_bytes", "native_available",
+    "pieces", "replay_plan", "run_grid", "thread_count",
 ]  # fmt: skip
 
 Grid = tuple[int, int, int]
@@ -200,13 +200,10 @@ class HostPlan:
         Each (step, offset, bytes) of ``scalars`` replaces bytes of that step's scalar block for this run alone.
         Raises BoundsError for a missing binding or a replacement outside a launch's block.
         """
-        if _native is not None and self._compiled is not None:
-            try:
-                _native.replay(self._compiled, bindings, scalars, thread_count())
-            except (IndexError, TypeError):
-                self._check(bindings, scalars)  # which says what is wrong with them
-                raise
-            return
+        replay_plan(None, self, bindings, scalars)
+
+    def run_steps(self, bindings: Sequence[int | HostMemory], scalars: Sequence[tuple[int, int, bytes]]) -> None:
+        """``replay``, step by step in Python."""
         self._check(bindings, scalars)
         places = [binding if isinstance(binding, int) else binding.address for binding in bindings]
         replaced: dict[int, bytearray] = {}
@@ -242,6 +239,24 @@ def _compile(steps: Sequence[HostLaunch | CopyStep]) -> _native.Plan:
         else:
             plan.add_launch(step.address, step.grid, step.buffers, step.scalars)
     return plan
+
+
+def replay_plan(
+    stream: object, plan: HostPlan, bindings: Sequence[int | HostMemory], scalars: Sequence[tuple[int, int, bytes]], /
+) -> None:
+    """``replay`` of a driver whose plans are HostPlans and whose handles are HostMemory: ``plan.replay`` alone."""
+    plan.run_steps(bindings, scalars)
+
+
+def already_done(stream: object, timeout_s: float, /) -> None:
+    """``synchronize`` of a driver whose commands have finished when their calls return."""
+
+
+if _native is not None:  # the same, without a frame of Python
+    _native.know_host(
+        {"Config": Config, "HostMemory": HostMemory, "HostPlan": HostPlan, "config": config, "cores": _usable_cores}
+    )
+    replay_plan, already_done = _native.replay_plan, _native.already_done
 
 
 @dataclass(slots=True)

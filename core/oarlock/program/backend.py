@@ -228,8 +228,8 @@ class Place:
 
 
 _active: Backend = RuntimeBackend()
-_places: dict[str, Place] = {}
-"""By the device's name; replaced when the device was opened again."""
+places: dict[str, Place] = {}
+"""By the device's name, in full and as it was given; replaced when the device was opened again."""
 _default: ContextVar[str | None] = ContextVar("oarlock_default_device", default=None)
 
 
@@ -244,13 +244,16 @@ def use_backend(other: Backend) -> Iterator[Backend]:
 
     For the whole process, not just this thread. Tensors made outside must not be used inside, and the reverse.
     """
-    global _active, _places
-    before, places_before = _active, _places
-    _active, _places = other, {}
+    global _active
+    before, places_before = _active, dict(places)
+    _active = other
+    places.clear()
     try:
         yield other
     finally:
-        _active, _places = before, places_before
+        _active = before
+        places.clear()
+        places.update(places_before)
 
 
 @contextmanager
@@ -267,11 +270,14 @@ def place(device: Any = None) -> Place:
     """The place of ``device``: a name such as ``"cpu:0"``, a device object, or None for the default device."""
     if device is None:
         device = _default.get() or config.device
+    name = device
     if isinstance(device, str):
         device = _active.open(device)
     elif not hasattr(device, "target") or not hasattr(device, "name"):
         raise DeviceError(f"{device!r} is no device: give a name such as 'cpu:0', or what ol.device(name) returned")
-    found = _places.get(device.name)
+    found = places.get(device.name)
     if found is None or found.device is not device:
-        found = _places[device.name] = Place(device)
+        found = places[device.name] = Place(device)
+    if name is not device and places.get(name) is not found:
+        places[name] = found
     return found

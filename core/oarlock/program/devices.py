@@ -9,6 +9,7 @@ from oarlock import dtypes
 from oarlock.dtypes import DType
 from oarlock.program.backend import DeviceLike, backend, place
 from oarlock.program.dtype_functions import DEFAULT_FLOAT, isdtype
+from oarlock.program.fast import ready
 from oarlock.program.tape import flush_thread
 
 __all__ = ["NamespaceInfo", "__array_namespace_info__", "device", "devices", "synchronize"]
@@ -32,7 +33,10 @@ def synchronize(device: Any = None) -> None:
 
     Raises the first failure of the work waited for.
     """
-    failure = flush_thread()
+    done: Any = ready.synchronize is not None and ready.synchronize(device)
+    if done is True:
+        return
+    failure: Exception | None = flush_thread() if done is False else done
     waited: Sequence[DeviceLike] = backend().open_devices() if device is None else [place(device).device]
     for one in waited:
         backend().synchronize(one)

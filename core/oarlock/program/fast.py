@@ -1,8 +1,10 @@
 """The native way through recording, flushing and the call of a jitted function; where it declines, Python does it.
 
-The native functions work on the objects of this package as they are: they do what ``tape.record``, ``Tape.flush`` and
-``Jitted._signature`` do, or decline with NotImplemented before they have changed anything (a call or a structure that
-is new, operands that are no tensors, that are on another place or still pending elsewhere, a tape that is in use).
+The native functions work on the objects of this package as they are: they do what ``tape.record``, ``Tape.flush``,
+``Jitted._signature`` and ``synchronize`` do, or decline before they have changed anything (a call or a structure that
+is new, operands that are no tensors, that are on another place or still pending elsewhere, a tape that is in use, a
+device that is not given by a known name). ``+``, ``-`` and ``*`` of two tensors of one dtype record natively too, while
+``ready.record`` is there: the type's slots try that before they call ``Tensor.__add__`` and the like.
 """
 
 from __future__ import annotations
@@ -19,14 +21,15 @@ __all__ = ["ready", "start"]
 
 
 class _Ready:
-    """Whether the native functions may be called."""
+    """The native functions, those that may be called."""
 
-    __slots__ = ("flush", "record", "signature")
+    __slots__ = ("flush", "record", "signature", "synchronize")
 
     def __init__(self) -> None:
         self.flush: Any = None
         self.record: Any = None
         self.signature: Any = None
+        self.synchronize: Any = None
 
 
 ready = _Ready()
@@ -48,6 +51,7 @@ def start(tensor: type) -> None:
             "Kind": calls.Kind,
             "Number": tape.Number,
             "Place": backend.Place,
+            "Ready": _Ready,
             "Runner": plans.Runner,
             "Tape": tape.Tape,
             "Tensor": tensor,
@@ -58,7 +62,11 @@ def start(tensor: type) -> None:
             "internal": sites.internal,
             "is_internal": sites.is_internal,
             "limits": tape.limits,
+            "local": tape.local,
             "new_lock": tape.new_lock,
+            "places": backend.places,
+            "ready": ready,
         }
     )
-    ready.flush, ready.record, ready.signature = _native.flush, _native.record, _native.signature
+    ready.flush, ready.record = _native.flush, _native.record
+    ready.signature, ready.synchronize = _native.signature, _native.synchronize

@@ -332,14 +332,14 @@ class _Local(threading.local):
         self.state = ThreadState()
 
 
-_local = _Local()
+local = _Local()
 
 
 def record(
     place: Place, name: str, operands: Sequence[Recorded | Number], attributes: Mapping[str, Attribute] = _NOTHING
 ) -> Any:
     """Record one operator: its tensor, or a tuple of them when it has several results."""
-    state = _local.state
+    state = local.state
     if ready.record is not None:
         found = ready.record(state, place, name, operands, attributes)
         if found is not NotImplemented:
@@ -459,13 +459,13 @@ def concrete(kind: Kind, place: Place, data: Data) -> Tensor:
 
 def thread_state() -> ThreadState:
     """The state of the calling thread."""
-    return _local.state
+    return local.state
 
 
 def flush_thread() -> Exception | None:
     """Run what this thread has recorded, on every device; returns the first failure."""
     first: Exception | None = None
-    tapes = _local.state.tapes
+    tapes = local.state.tapes
     if not tapes:
         return None
     for tape in list(tapes.values()):
@@ -478,7 +478,7 @@ def flush_thread() -> Exception | None:
 def eager_mode() -> Iterator[None]:
     """Run each operator of this thread at once, unfused, inside the ``with``: for debugging."""
     flush_thread()
-    state = _local.state
+    state = local.state
     state.eager += 1
     try:
         yield

@@ -15,7 +15,7 @@ from oarlock.runtime import copies, fast, launches
 from oarlock.runtime.abilities import abilities_of
 from oarlock.runtime.cache import cached_compile
 from oarlock.runtime.checks import check_driver, check_handle, check_kind, check_nothing
-from oarlock.runtime.lane import SLICE_S, Lane
+from oarlock.runtime.lane import Lane
 from oarlock.runtime.lifetimes import Dropped
 from oarlock.runtime.memory import Allocation, Buffer, split_offset
 from oarlock.runtime.pool import MemoryPool
@@ -322,7 +322,7 @@ class Device:
         if stream is not None:
             check_stream(self, stream).synchronize()
             return
-        if self.parts is not None and fast.settle(self.parts, SLICE_S):
+        if self.parts is not None and fast.settle(self.parts):
             return
         lanes = [self.default_lane]
         try:

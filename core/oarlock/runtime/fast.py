@@ -2,12 +2,13 @@
 
 The native functions work on the objects of this package as they are: they do what ``Plan.run`` and
 ``Device.synchronize`` do, or decline before they have changed anything (another stream or a profile is on, the driver
-is held by another thread, it is refused, an operand does not fit).
+is held by another thread, it is refused, an operand does not fit). ``Buffer.__del__`` is done natively in its slot.
 """
 
 from __future__ import annotations
 
 import functools
+import threading
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -25,7 +26,7 @@ __all__ = ["Parts", "Recipe", "parts_of", "run_plan", "settle"]
 run_plan: Any = getattr(_native, "run_plan", None)
 """``run_plan(recipe, operands)`` gives the results, or NotImplemented. Nobody asks where there are no Parts."""
 settle: Any = getattr(_native, "settle", None)
-"""``settle(parts, seconds)`` waits for the default stream: False when the caller must wait itself."""
+"""``settle(parts)`` waits for the default stream: False when the caller must wait itself."""
 
 
 class Parts(NamedTuple):
@@ -44,7 +45,11 @@ class Parts(NamedTuple):
 
 
 class Recipe(NamedTuple):
-    """A plan that is one stretch of launches, as the native function takes it, in its order."""
+    """A plan that is one stretch of launches, as the native function takes it, in its order.
+
+    A method of an object with a ``_recipe`` that is one begins with ``run_plan``: where ``flush`` knows that it would
+    be called, it runs the recipe itself.
+    """
 
     parts: Parts
     plan: Any
@@ -90,12 +95,16 @@ def _learnt() -> bool:
             "Gate": watchdog.Gate,
             "Lane": lane.Lane,
             "MemoryPool": pool.MemoryPool,
+            "Parts": Parts,
             "PreparedPlan": program.PreparedPlan,
+            "RLock": type(threading.RLock()),
+            "Recipe": Recipe,
             "Switch": type(profile.switch),
             "config": config,
             "explained": _explained,
             "now": time.monotonic,
             "scope": stream.scopes,
+            "slice": lane.SLICE_S,
             "switch": profile.switch,
             "timeout": DeviceTimeoutError,
         }

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from oarlock.errors import BoundsError, OutOfMemoryError
 from oarlock.hal import CopyStep, host
-from oarlock.hal.host import HostLaunch, HostMemory, HostPlan, pieces, run_grid
+from oarlock.hal.host import HostLaunch, HostMemory, HostPlan, already_done, pieces, replay_plan, run_grid
 
 KERNEL = ctypes.CFUNCTYPE(
     None,
@@ -128,6 +128,24 @@ def test_plan_runs_steps_in_order_and_patches_one_run() -> None:
     assert first.tolist() == [1] * 8 and second.tolist() == [100] + [101] * 7
     plan.replay(bindings)
     assert first.tolist() == [2] * 8 and second.tolist() == [110] + [12] * 7
+
+
+def test_services_for_drivers() -> None:
+    grid = (8, 1, 1)
+    plan = HostPlan([HostLaunch(MARK, grid, ((0, 0),), scalars(1, grid))])
+    memory = HostMemory.allocate(32)
+    memory.view[:] = bytes(32)
+    replay_plan(None, plan, [memory], ())
+    replay_plan(None, plan, (memory,), [(0, 0, np.int32(100).tobytes())])
+    assert memory.view.cast("i").tolist() == [101] * 8
+    with pytest.raises(BoundsError, match="1 slots"):
+        replay_plan(None, plan, [], ())
+    with pytest.raises(TypeError, match="argument"):
+        replay_plan(None, plan, [memory])  # type: ignore[call-arg]
+    plan.release()
+    replay_plan(None, plan, [memory], ())
+    assert memory.view.cast("i").tolist() == [101] * 8
+    assert already_done(None, 0.1) is None  # type: ignore[func-returns-value]
 
 
 def test_plan_refuses_bad_bindings_and_patches() -> None:
