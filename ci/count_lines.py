@@ -12,7 +12,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 ADAPTER_BUDGET = 300
 DIALECT_BUDGET = 80
-ENFORCED = {"adapter opencl", "dialect opencl"}
+PLAN_BUDGET = 80
+ENFORCED = {"adapter opencl", "plans opencl", "dialect opencl", "vectors opencl"}
 _NO_CODE = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING,
     tokenize.ENDMARKER,
@@ -52,19 +53,25 @@ def _is_docstring(statement: ast.stmt) -> bool:
 
 
 def parts(root: Path) -> list[Part]:
-    """The adapters and dialects of the tree ``root``."""
-    adapters = [
-        Part(f"adapter {folder.name}", tuple(sorted(folder.glob("oarlock_*/**/*.py"))), ADAPTER_BUDGET)
-        for folder in sorted((root / "adapters").iterdir())
-        if any(folder.glob("oarlock_*"))
-    ]
+    """The adapters and dialects of the tree ``root``. Whole plans, an optional ability that only saves time, are a part
+    of their own where they have a file ``plan.py``."""
+    adapters = []
+    for folder in sorted((root / "adapters").iterdir()):
+        files = sorted(folder.glob("oarlock_*/**/*.py"))
+        plans = tuple(path for path in files if path.name == "plan.py")
+        if files:
+            others = tuple(path for path in files if path not in plans)
+            adapters.append(Part(f"adapter {folder.name}", others, ADAPTER_BUDGET))
+        if plans:
+            adapters.append(Part(f"plans {folder.name}", plans, PLAN_BUDGET))
     renderers = root / "core" / "oarlock" / "codegen" / "render"
     dialects = [
         Part(f"dialect {name}", (renderers / f"{name}.py",), DIALECT_BUDGET)
         for name in ("c99", "opencl", "cuda")
         if (renderers / f"{name}.py").exists()
     ]
-    return adapters + dialects
+    vectors = Part("vectors opencl", (renderers / "opencl_vectors.py",), DIALECT_BUDGET)
+    return [*adapters, *dialects, vectors]
 
 
 def main() -> int:

@@ -24,8 +24,7 @@ class OpenCLAdapter(Adapter):
         return [module.info_of(device) for device in module.all_devices()]
 
     def open(self, index: int) -> Driver:
-        driver: Driver = _device_module().open_driver(index)
-        return driver
+        return _device_module().open_driver(index)  # type: ignore[no-any-return]
 
     def compile(self, target: Target, source: str, entries: Sequence[str]) -> bytes:
         return source.encode()  # the device's own compiler runs in load, and keeps its own cache

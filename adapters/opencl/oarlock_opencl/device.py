@@ -11,16 +11,15 @@ from oarlock.codegen.render.opencl import FLAGS
 from oarlock.errors import CompileError, DeviceError, DeviceNotFoundError
 from oarlock.hal import DeviceInfo, Driver
 from oarlock.target import Limits, Target
-from oarlock_opencl.memory import Memory
-from oarlock_opencl.program import Programs, build
+from oarlock_opencl.plan import Plans
+from oarlock_opencl.program import build
 
 _CORRECT_DIVIDE = "-cl-fp32-correctly-rounded-divide-sqrt"  # an option that not every device accepts
-_PROBE = "__kernel void probe(__global int *x) { x[0] = 1; }"
 _INSTALL = "install an OpenCL driver: the vendor's, or for the CPU: pip install oarlock[opencl]"
 _GENERIC = "PoCL calls a processor that its LLVM does not know 'generic' and fails every build: use a newer PoCL"
 
 
-class OpenCLDriver(Memory, Programs, Driver):
+class OpenCLDriver(Plans, Driver):
     """One open device, with a context of its own."""
 
     def close(self) -> None:
@@ -36,7 +35,7 @@ def open_driver(index: int) -> OpenCLDriver:
         raise DeviceNotFoundError(f"no opencl:{index}; there are {', '.join(each.name for each in found) or 'none'}")
     driver = OpenCLDriver(found[index], target_of(found[index]))
     try:
-        build(driver.context, driver.target.flags, _PROBE)
+        build(driver.context, driver.target.flags, "__kernel void probe(__global int *x) { x[0] = 1; }")
     except CompileError as error:
         raise DeviceError(f"{driver.target.arch} fails to build an empty kernel. {_GENERIC}. {error.log}") from error
     return driver
@@ -54,24 +53,23 @@ def all_devices() -> list[Any]:
 def info_of(device: Any) -> DeviceInfo:
     """``device`` as the core sees it."""
     target = target_of(device)
-    rough = "float32 division and square root not correctly rounded (2.5 and 3 ulp)"
-    notes = ("float16 and bfloat16 stored, computed as float32", rough)
+    divides = _CORRECT_DIVIDE in target.flags
+    rough = () if divides else ("float32 division and square root not correctly rounded (2.5 and 3 ulp)",)
     return DeviceInfo(
         name=device.name,
         vendor=device.vendor,
         driver=f"{device.platform.version}, driver {device.driver_version}",
         memory=device.global_mem_size,
         target=target,
-        capabilities=frozenset({"streams", "elapsed_time", "fill"}),
+        capabilities=frozenset({"streams", "elapsed_time", "fill", "plans"}),
         is_accelerator=not device.type & cl.device_type.CPU,
-        notes=notes[:1] if _CORRECT_DIVIDE in target.flags else notes,
+        notes=("float16 and bfloat16 stored, computed as float32", *rough),
     )
 
 
 def target_of(device: Any) -> Target:
     """What kernels for ``device`` may assume."""
     reported, config = device.single_fp_config, cl.device_fp_config
-    fused = reported & config.FMA and not is_processor(device)  # processors' fma of vectors goes lane by lane
     missing = {"float16", "bfloat16"} if device.double_fp_config else {"float16", "bfloat16", "float64"}
     return Target(
         language="opencl",
@@ -80,7 +78,7 @@ def target_of(device: Any) -> Target:
         compute=frozenset(dtype.name for dtype in dtypes.ALL) - missing,
         storage=(("bool", "uint8"), ("float16", "uint16"), ("bfloat16", "uint16")),
         flush_to_zero=frozenset() if reported & config.DENORM else frozenset({"float32"}),
-        abilities=frozenset({"local_memory", "atomics"} | ({"fma"} if fused else set())),
+        abilities=frozenset({"local_memory", "atomics"} | ({"fma"} if reported & config.FMA else set())),
         limits=_limits_of(device),
     )
 

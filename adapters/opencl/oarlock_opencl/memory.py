@@ -8,6 +8,7 @@ import pyopencl as cl
 
 from oarlock.errors import DeviceError, OutOfMemoryError
 from oarlock.hal import Handle
+from oarlock.hal.host import HostMemory
 from oarlock.target import Target
 from oarlock_opencl.stream import Streams
 
@@ -27,8 +28,10 @@ class Memory(Streams):
         asked = f"{nbytes} bytes asked, at most {self.target.limits.max_allocation} at once, {used} of {total} in use"
         if used + nbytes > total:
             raise OutOfMemoryError(f"{asked}; free some first")
+        flags = cl.mem_flags
+        own = None if self.target.has_threads else HostMemory.allocate(nbytes).view  # a processor's gets huge pages
         try:
-            buffer = cl.Buffer(self.context, cl.mem_flags.READ_WRITE, nbytes)
+            buffer = cl.Buffer(self.context, flags.READ_WRITE | (own and flags.USE_HOST_PTR or 0), nbytes, hostbuf=own)
         except cl.Error as error:
             raise OutOfMemoryError(f"{asked}: {error}") from error
         self.sizes[buffer] = nbytes

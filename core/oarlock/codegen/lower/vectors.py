@@ -22,6 +22,8 @@ LONG = 16
 """Vectors of a run from which on what is left over does not count."""
 BRIEF = frozenset({"array.exp", "array.exp2", "array.log", "array.log2", "array.tanh"})
 """Elementary functions of so few steps that four vectors at once are faster than two."""
+MOST_IN_OPENCL = 16
+"""Elements of the longest vector that OpenCL C has."""
 STREAM_BYTES = 32 << 20
 """From here on a result is written past the caches, which would not keep it for its reader."""
 
@@ -30,9 +32,8 @@ def group_lanes(group: Group, target: Target, schedule: Schedule, run: int) -> i
     """Elements of one vector in a kernel of ``group``, whose innermost loops walk ``run`` elements.
 
     Several of the target's vectors where an elementary function is computed, since one alone waits for each of its
-    steps: four of a short one, whose constants stay at hand, else two. But not where that leaves more of a short run to
-    be computed one by one, nor in OpenCL C, whose compiler for processors takes twice the time for vectors of two
-    registers.
+    steps: four of a short one, whose constants stay at hand, else two (in OpenCL C, whose vectors are shorter, two at
+    most). But not where that leaves more of a short run to be computed one by one.
     """
     width = target.limits.vector_width
     if target.has_threads or width == 1:
@@ -41,9 +42,11 @@ def group_lanes(group: Group, target: Target, schedule: Schedule, run: int) -> i
         return schedule.lanes
     functions = _functions(group)
     narrow = all(tensor(m.results[0]).dtype.bits <= 32 for m in functions)
-    if not functions or not narrow or target.language == "opencl":
+    if not functions or not narrow:
         return width
     for count in (4, 2) if all(m.name in BRIEF for m in functions) else (2,):
+        if target.language == "opencl" and count * width > MOST_IN_OPENCL:
+            continue
         if run >= LONG * (count // 2) * width or run % (count * width) < width:
             return count * width
     return width

@@ -86,9 +86,15 @@ class CDialect:
     lane: str = ".s{lane:x}"
     """What follows a vector to select a lane: ``{lane}`` or, up to four, ``{xyzw}``."""
     load: str = ""
-    """A vector at ``{place}`` (a pointer aligned to elements): ``{vector}``, ``{lanes}``. Empty: lane by lane."""
+    """A vector at ``{place}`` (a pointer aligned to elements) in ``{space}`` (global, local, private): ``{vector}``,
+    ``{lanes}``. Empty: lane by lane."""
     store: str = ""
-    """The statement that stores ``{value}`` at ``{place}``. Empty: lane by lane."""
+    """The statement that stores ``{value}`` at ``{place}``, likewise. Empty: lane by lane."""
+    stream: str = ""
+    """The statement that stores a whole ``{vector}`` past the caches, at a multiple of its size; ``{value}``,
+    ``{place}``. Empty: as all are stored."""
+    fence: str = ""
+    """The last statement of a kernel that stores past the caches."""
     vector_operators: bool = True
     """Whether + - * / take whole vectors of floats."""
     vector_math: bool = True

@@ -77,6 +77,7 @@ class CFunction:
         self.top: list[str] = []
         self.depth = 1
         self.count = 0
+        self.streams = False
         raw = parameters(op)
         if raw.threads != (1, 1, 1) and not self.dialect.threads:
             raise UnsupportedError(
@@ -117,6 +118,8 @@ class CFunction:
             for s, name in self.params.scalars
         ]
         self.body(self.op.regions[0].block)
+        if self.streams and self.dialect.fence:
+            self.put(self.dialect.fence)
         x, y, z = self.params.threads
         head = self.dialect.function.format(
             name=self.params.name, parameters=", ".join((*declared, *self.dialect.extra_parameters)), x=x, y=y, z=z
@@ -245,7 +248,9 @@ class CFunction:
         if type.lanes == 1:
             text = f"{name}[{bare(place)}]"
         elif self.dialect.load:
-            text = self.dialect.load.format(vector=vector, lanes=type.lanes, place=f"{name} + {place}")
+            text = self.dialect.load.format(
+                space=_space(buffer), vector=vector, lanes=type.lanes, place=f"{name} + {place}"
+            )
         else:
             text = self.pack(type, [f"{name}[{place} + {lane}]" for lane in range(type.lanes)])
         self.define(op.result, text, movable=False)
@@ -257,8 +262,10 @@ class CFunction:
             self.put(f"{name}[{bare(place)}] = {bare(self.value(value))};")
         elif self.dialect.store:
             text = self.dialect.store
-            at = f"{name} + {place}"
-            self.put(text.format(vector=self.unit.type(type), lanes=type.lanes, place=at, value=self.value(value)))
+            if self.dialect.stream and op.attributes.get("stream"):
+                text, self.streams = self.dialect.stream, True
+            where = {"space": _space(buffer), "place": f"{name} + {place}"}
+            self.put(text.format(vector=self.unit.type(type), lanes=type.lanes, value=self.value(value), **where))
         else:
             for lane in range(type.lanes):
                 self.put(f"{name}[{place} + {lane}] = {self._operand_lane(value, self.value(value), lane)};")
@@ -428,6 +435,11 @@ def scalar_type(value: Value) -> ScalarType:
     """The type of a scalar or vector value."""
     assert isinstance(value.type, ScalarType)
     return value.type
+
+
+def _space(buffer: Value) -> str:
+    """Where a buffer lies: ``global``, ``local``, ``private``."""
+    return "global" if buffer.defining_op is None else buffer.defining_op.name.removeprefix("kernel.")
 
 
 def memory_dtype(buffer: Value) -> DType:

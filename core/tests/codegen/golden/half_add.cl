@@ -1,4 +1,34 @@
 #pragma OPENCL FP_CONTRACT OFF
+#if __clang_major__ >= 14
+#define LOAD(space, vector, lanes, place) (*(const __##space vector##_at *)(place))
+#define STORE(space, vector, lanes, value, place) *(__##space vector##_at *)(place) = (value)
+#define STREAM(vector, value, place) __builtin_nontemporal_store(value, (__global vector *)(place))
+#define PREFETCH(place) __builtin_prefetch((const void *)(size_t)(place), 0, 2)
+#define FABS __builtin_elementwise_abs
+#define FLOOR __builtin_elementwise_floor
+#define CEIL __builtin_elementwise_ceil
+#define TRUNC __builtin_elementwise_trunc
+#define RINT __builtin_elementwise_roundeven
+#else
+#define LOAD(space, vector, lanes, place) vload##lanes(0, place)
+#define STORE(space, vector, lanes, value, place) vstore##lanes(value, 0, place)
+#define STREAM(vector, value, place) *(__global vector *)(place) = (value)
+#define PREFETCH(place)
+#define FABS fabs
+#define FLOOR floor
+#define CEIL ceil
+#define TRUNC trunc
+#define RINT rint
+#endif
+#if __clang_major__ >= 14 && defined(__FMA__)
+#define DEFINE_FMA(type) \
+    static type __attribute__((overloadable, always_inline)) FMA(type x, type y, type z) { \
+        _Pragma("OPENCL FP_CONTRACT ON") return x * y + z; }
+#else
+#define DEFINE_FMA(type)
+#define FMA fma
+#endif
+DEFINE_FMA(float)
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void half_add(__global const ushort *restrict x, __global const ushort *restrict y, __global ushort *restrict o) {
