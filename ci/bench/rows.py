@@ -45,7 +45,7 @@ def write_case(work: Work, folder: Path) -> None:
     else:
         from ci.bench.peers.numpy_peer import NumpyWords
 
-        wide = [array.astype(np.float64) for array in arrays.values()]
+        wide = [array.astype(np.float64) if array.dtype.kind == "f" else array for array in arrays.values()]
         made = work.function(NumpyWords(), *wide)
         results = made if isinstance(made, list | tuple) else [made]
     for number, result in enumerate(results):

@@ -47,6 +47,20 @@ class Vocabulary:
     def cut(self, x: Value, start: int, stop: int) -> Value:
         """Elements ``start`` to ``stop`` of the last axis."""
 
+    def cumsum(self, x: Value) -> Value:
+        """Running sums along the last axis; ``sort`` and ``largest`` go along it too."""
+
+    def sort(self, x: Value) -> Value: ...
+
+    def largest(self, x: Value, count: int) -> Value:
+        """The ``count`` largest, the largest first."""
+
+    def take(self, x: Value, indices: Value) -> Value:
+        """The rows of ``x`` at ``indices``."""
+
+    def scatter_add(self, x: Value, indices: Value) -> Value:
+        """Zeros of the shape of ``x``, to whose rows at ``indices`` those of ``x`` are added."""
+
     # --- composed ---
 
     def linear(self, x: Value, weight: Value) -> Value:

@@ -44,6 +44,21 @@ class JaxWords(Vocabulary):
     def cut(self, x: Any, start: int, stop: int) -> Any:
         return x[..., start:stop]
 
+    def cumsum(self, x: Any) -> Any:
+        return jnp.cumsum(x, axis=-1)
+
+    def sort(self, x: Any) -> Any:
+        return jnp.sort(x, axis=-1)
+
+    def largest(self, x: Any, count: int) -> Any:
+        return jax.lax.top_k(x, count)[0]
+
+    def take(self, x: Any, indices: Any) -> Any:
+        return jnp.take(x, indices, axis=0)
+
+    def scatter_add(self, x: Any, indices: Any) -> Any:
+        return jnp.zeros_like(x).at[indices].add(x)
+
     def gelu(self, x: Any) -> Any:
         return jax.nn.gelu(x, approximate=True)
 

@@ -58,6 +58,23 @@ class NumpyWords(Vocabulary):
     def cut(self, x: Array, start: int, stop: int) -> Array:
         return x[..., start:stop]
 
+    def cumsum(self, x: Array) -> Array:
+        return np.cumsum(x, axis=-1)
+
+    def sort(self, x: Array) -> Array:
+        return np.sort(x, axis=-1)
+
+    def largest(self, x: Array, count: int) -> Array:
+        return np.sort(np.partition(x, x.shape[-1] - count, axis=-1)[..., -count:], axis=-1)[..., ::-1]
+
+    def take(self, x: Array, indices: Array) -> Array:
+        return np.take(x, indices, axis=0)
+
+    def scatter_add(self, x: Array, indices: Array) -> Array:
+        made = np.zeros_like(x)
+        np.add.at(made, indices, x)
+        return made
+
 
 class NumpyPeer:
     def version(self) -> str:

@@ -11,6 +11,7 @@ from ci.bench.peers import Array, Call, as_list
 from ci.bench.vocabulary import Vocabulary
 
 import oarlock as ol
+from oarlock.program.tape import apply, apply_many
 
 if TYPE_CHECKING:
     from ci.bench.works import Work
@@ -19,7 +20,10 @@ __all__ = ["make"]
 
 
 class OarlockWords(Vocabulary):
-    """Array operators; norms by root mean square and attention are left composed."""
+    """Array operators; norms by root mean square and attention are left composed.
+
+    Two operators of the catalogue have no array function, and are applied by their names.
+    """
 
     exp = staticmethod(lambda x: ol.exp(x))
     tanh = staticmethod(lambda x: ol.tanh(x))
@@ -50,6 +54,21 @@ class OarlockWords(Vocabulary):
 
     def cut(self, x: Any, start: int, stop: int) -> Any:
         return x[..., start:stop]
+
+    def cumsum(self, x: Any) -> Any:
+        return ol.cumulative_sum(x, axis=-1)
+
+    def sort(self, x: Any) -> Any:
+        return ol.sort(x, axis=-1)
+
+    def largest(self, x: Any, count: int) -> Any:
+        return apply_many("top_k", x, axis=x.ndim - 1, k=count, largest=True)[0]
+
+    def take(self, x: Any, indices: Any) -> Any:
+        return ol.take(x, indices, axis=0)
+
+    def scatter_add(self, x: Any, indices: Any) -> Any:
+        return apply("scatter", ol.zeros_like(x), indices, x, axis=0, kind="add")
 
     def gelu(self, x: Any) -> Any:
         return ol.gelu(x, approximate="tanh")

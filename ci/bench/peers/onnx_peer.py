@@ -116,6 +116,35 @@ class GraphWords(Vocabulary):
         bounds = [self.constant(np.asarray([value], np.int64)) for value in (start, stop, -1)]
         return self.add("Slice", [x, *bounds], (*x.shape[:-1], stop - start))
 
+    def cumsum(self, x: Node) -> Node:
+        return self.add("CumSum", [x, self.constant(np.asarray(-1, np.int64))], x.shape)
+
+    def sort(self, x: Node) -> Node:
+        return self._top(x, x.shape[-1], largest=0)
+
+    def largest(self, x: Node, count: int) -> Node:
+        return self._top(x, count, largest=1)
+
+    def _top(self, x: Node, count: int, largest: int) -> Node:
+        k = self.constant(np.asarray([count], np.int64))
+        node = Node(self, self._name(), (*x.shape[:-1], count))
+        names = [x.name, k.name]
+        made = helper.make_node("TopK", names, [node.name, self._name()], axis=-1, largest=largest, sorted=1)
+        self.nodes.append(made)
+        return node
+
+    def take(self, x: Node, indices: Node) -> Node:
+        return self.add("Gather", [x, indices], (*indices.shape, *x.shape[1:]), axis=0)
+
+    def scatter_add(self, x: Node, indices: Node) -> Node:
+        zeros = self.add("Expand", [self.constant(np.float32([0])), self._extents(x)], x.shape)
+        wide = self.add("Cast", [indices], indices.shape, to=TensorProto.INT64)
+        places = self.reshape(wide, (*indices.shape, 1))
+        return self.add("ScatterND", [zeros, places, x], x.shape, reduction="add")
+
+    def _extents(self, x: Node) -> Node:
+        return self.constant(np.asarray(x.shape, np.int64))
+
     def silu(self, x: Node) -> Node:
         return x * self.add("Sigmoid", [x], x.shape)
 
@@ -147,7 +176,8 @@ def build(work: Work, arrays: Mapping[str, Array]) -> bytes:
         if name in work.constants:
             words.weights.append(numpy_helper.from_array(array, name))
         else:
-            inputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, array.shape))
+            kind = helper.np_dtype_to_tensor_dtype(array.dtype)
+            inputs.append(helper.make_tensor_value_info(name, kind, array.shape))
     results = work.function(words, *operands)
     results = results if isinstance(results, list | tuple) else [results]
     outputs = []

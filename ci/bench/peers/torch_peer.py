@@ -54,6 +54,21 @@ class TorchWords(Vocabulary):
     def cut(self, x: Any, start: int, stop: int) -> Any:
         return x[..., start:stop]
 
+    def cumsum(self, x: Any) -> Any:
+        return x.cumsum(-1)
+
+    def sort(self, x: Any) -> Any:
+        return x.sort(-1).values
+
+    def largest(self, x: Any, count: int) -> Any:
+        return x.topk(count, -1).values
+
+    def take(self, x: Any, indices: Any) -> Any:
+        return x.index_select(0, indices)
+
+    def scatter_add(self, x: Any, indices: Any) -> Any:
+        return torch.zeros_like(x).index_add_(0, indices, x)
+
     def gelu(self, x: Any) -> Any:
         return F.gelu(x, approximate="tanh")
 

@@ -157,7 +157,7 @@ def _against_limits(lab: Lab, plan: Plan, latency_ms: float) -> Details:
     bytes that its kernels exchange with memory, take at those rates."""
     rate = figures_in(matrix_rate(lab, dtypes.float32, _SIDE))["rate"]
     bandwidth = figures_in(memory_bandwidth(lab))["rate"]
-    flops, nbytes = flops_of(plan.lowered.function), _bytes_of(plan)
+    flops, nbytes = flops_of(plan.function), _bytes_of(plan)
     bound_ms = max(flops / rate.median, nbytes / bandwidth.median) / 1e6
     return {
         "flops": flops,

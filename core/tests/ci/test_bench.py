@@ -16,6 +16,7 @@ import pytest
 from ci.bench import report, rows, worker
 from ci.bench.journal import Journal
 from ci.bench.judge import best_peer, judge, ratio
+from ci.bench.movement import movement_works
 from ci.bench.overheads import growth_works, overhead_works
 from ci.bench.peers import PEERS, Array, Call, CannotError
 from ci.bench.peers.numpy_peer import NumpyPeer, NumpyWords
@@ -23,7 +24,9 @@ from ci.bench.transformer import transformer_works
 from ci.bench.works import Ask, Work, ahead, kernel_works, rate, takes, within
 
 ROOT = Path(__file__).resolve().parents[3]
-WORKS = {work.name: work for work in [*kernel_works(32), *transformer_works(8)]}
+WORKS = {work.name: work for work in [*kernel_works(32), *movement_works(32), *transformer_works(8)]}
+
+MOVEMENT = [work.name for work in movement_works(32)]
 
 
 def prepared(work: Work, folder: Path, peer: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
@@ -40,7 +43,7 @@ def test_work_in_float32_agrees_with_its_reference(name: str, tmp_path: Path, mo
     assert "error" not in answer and answer["first_s"] > 0
 
 
-@pytest.mark.parametrize("name", ["layernorm", "eight", "vector-out-in", "llama-block", "decoder-token"])
+@pytest.mark.parametrize("name", ["layernorm", "eight", "vector-out-in", "llama-block", "decoder-token", *MOVEMENT])
 def test_work_as_onnx_graph_agrees_with_its_reference(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

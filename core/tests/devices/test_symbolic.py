@@ -12,7 +12,7 @@ import pytest
 
 import oarlock as ol
 from oarlock import dtypes
-from oarlock.errors import ShapeError
+from oarlock.errors import DeviceNotFoundError, ShapeError
 from oarlock.ir.extents import Extent, Extents
 from oarlock.program import calls
 from oarlock.program.backend import place
@@ -74,9 +74,12 @@ CASES: dict[str, Case] = {
 }  # fmt: skip
 
 
-@pytest.fixture(params=["cpu", "sim:0", "sim:1", "opencl:0"])
+@pytest.fixture(params=["cpu", "sim:0", "sim:1", "opencl:0", "webgpu:0"])
 def device(request: pytest.FixtureRequest) -> Any:
-    return ol.device(request.param)
+    try:
+        return ol.device(request.param)
+    except DeviceNotFoundError as error:
+        pytest.skip(f"UNAVAILABLE: {error}")
 
 
 @pytest.mark.parametrize("name", CASES)
