@@ -21,6 +21,7 @@ from oarlock.codegen.groups import (
     SOLITARY,
     Group,
     Placement,
+    copies_what_is_computed,
     latest,
 )
 from oarlock.codegen.schedule_dialect import SCHEDULE
@@ -86,7 +87,7 @@ class _Fuser:
             self.found(op)
             self.owner[op].library = self.claimed[op]
             return
-        if op.name in SOLITARY or op.name in ANCHORS or op.name in MOVERS:
+        if op.name in SOLITARY or op.name in ANCHORS or (op.name in MOVERS and not copies_what_is_computed(op)):
             self.found(op)
             return
         for group in self.producers(op):

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from oarlock.codegen.free import significant
-from oarlock.ir import Operation, Value
+from oarlock.ir import Operation, Value, traits
 
 __all__ = [
-    "ANCHORS", "MAX_MEMBERS", "MOVERS", "PLACING", "SIZE_BYTES", "SOLITARY", "Group", "Placement", "latest",
+    "ANCHORS", "MAX_MEMBERS", "MOVERS", "PLACING", "SIZE_BYTES", "SOLITARY", "Group", "Placement",
+    "copies_what_is_computed", "latest",
 ]  # fmt: skip
 
 ANCHORS = (
@@ -86,6 +87,12 @@ class Group:
     def is_element(self, value: Value) -> bool:
         """Whether a member's result lives on the whole domain rather than on its rows."""
         return len(self.maps[value]) == len(self.domain)
+
+
+def copies_what_is_computed(op: Operation) -> bool:
+    """Whether it copies, into panels, what an element-wise operator computes for it alone, in the order of panels."""
+    computed = op.operands[0].defining_op if op.attributes.get("panels") else None
+    return computed is not None and computed.definition.has(traits.ELEMENTWISE) and len(op.operands[0].uses) == 1
 
 
 def latest(group: Group) -> Group:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from oarlock.codegen.lower.tiling import LEAST_COLUMNS, contiguous_along, vector
 from oarlock.codegen.schedule import put_schedule, schedule_of
 from oarlock.codegen.values import ints, shape_of
 from oarlock.dtypes import DType
-from oarlock.ir import Attribute, Operation, Value
+from oarlock.ir import Attribute, Operation, Value, traits
 from oarlock.ops import ArrayBuilder, tensor
 from oarlock.target import Target
 
@@ -36,6 +36,8 @@ less than two, more (tiles of the image as it is then waste less); and how many 
 elements, with which the image is copied as often."""
 STRETCH = 16
 """Neighbours in memory from which on rows are read where they are, although they lie in several stretches."""
+FOLLOWED = 8
+"""Element-wise operators that are followed behind an operand."""
 MOST_TAPS = 16
 """Elements of a kernel up to which what each meets is copied side by side."""
 
@@ -165,8 +167,15 @@ class Side:
         return b("reshape", x, shape=(*self.outer, self.free, *(steps or (self.steps,))))
 
     def panels(self, b: ArrayBuilder, width: int, dtype: DType) -> Value:
-        """The operand as (batch..., panels, steps, width), in memory."""
-        x = self.rows(b)
+        """The operand as (batch..., panels, steps, width), in memory. What computes it for this alone, element by
+        element, is computed where it is copied, unless it must be padded."""
+        most = 0 if self.free % width else FOLLOWED
+        x = _computed(self.value, lambda v: self._in_panels(v, b, width), b, most)
+        return b.create("schedule.copy", (b.convert(x, dtype),), {"panels": True}).result
+
+    def _in_panels(self, value: Value, b: ArrayBuilder, width: int) -> Value:
+        """``value``, of the operand's shape, as the panels have it."""
+        x = Side(value, self.batch, self.contract).rows(b)
         count = -(-self.free // width)
         if count * width != self.free:
             none = tuple(0 for _ in self.outer)
@@ -174,5 +183,14 @@ class Side:
             x = b("pad", x, zero, low=(*none, 0, 0), high=(*none, count * width - self.free, 0), interior=(*none, 0, 0))
         x = b("reshape", x, shape=(*self.outer, count, width, self.steps))
         n = len(self.outer)
-        x = b("transpose", x, permutation=(*range(n), n, n + 2, n + 1))
-        return b.create("schedule.copy", (b.convert(x, dtype),), {"panels": True}).result
+        return b("transpose", x, permutation=(*range(n), n, n + 2, n + 1))
+
+
+def _computed(value: Value, moved: Callable[[Value], Value], b: ArrayBuilder, most: int) -> Value:
+    """``moved(value)``, where element-wise operators that nobody else reads are computed on what is moved."""
+    op = value.defining_op
+    alone = op is not None and op.definition.has(traits.ELEMENTWISE) and len(op.results) == 1 and len(value.uses) == 1
+    if op is None or not alone or most == 0:
+        return moved(value)
+    operands = [_computed(operand, moved, b, most - 1) for operand in op.operands]
+    return b.create(op.name, operands, op.attributes).result

@@ -172,3 +172,20 @@ def test_panels_are_filled_row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
         got, calls = run_lowered(function, given, FUNCTIONS)
         assert_close(got, [given[0] @ given[1]], 1e-4, 1e-4)
         assert (calls[0].grid == (4, 1, 1)) is filled
+
+
+@pytest.mark.parametrize(("columns", "shared", "kernels"), [(64, False, 2), (64, True, 3), (60, False, 4)])
+def test_what_computes_an_operand_is_computed_in_its_copy(columns: int, shared: bool, kernels: int) -> None:
+    """Unless somebody else reads it, or the copy is padded."""
+    types = [t(40, 48), t(48, columns)]
+
+    def body(b: ArrayBuilder, x: Value, y: Value) -> list[Value]:
+        power = b("exp", b("multiply", y, y))
+        product = b("dot_general", x, power, batch=((), ()), contract=((1,), (0,)), dtype=dtypes.float32)
+        return [product, power] if shared else [product]
+
+    function = program(types, body)
+    given = random_operands(types)
+    got, calls = run_lowered(function, given, FUNCTIONS)
+    assert_close(got, interpret(function, given), 1e-4, 1e-4)
+    assert len(calls) == kernels
