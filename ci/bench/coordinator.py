@@ -24,9 +24,11 @@ _SETTLE_S = 0.02
 
 
 def environment(peer: str, cache: Path) -> dict[str, str]:
-    """The environment of a peer's process: memory is kept and on huge pages, no more than two threads."""
+    """The environment of a peer's process: memory is kept and on huge pages, no more than two threads, and bytecode is
+    kept too, as it is of installed packages."""
     entry = PEERS[peer]
-    made = {key: value for key, value in os.environ.items() if not key.startswith(("OPENBLAS_CORETYPE", "OMP_"))}
+    left_out = ("OPENBLAS_CORETYPE", "OMP_", "PYTHONDONTWRITEBYTECODE")
+    made = {key: value for key, value in os.environ.items() if not key.startswith(left_out)}
     made |= {
         "MALLOC_MMAP_THRESHOLD_": str(4 << 30),
         "MALLOC_TRIM_THRESHOLD_": str(16 << 30),

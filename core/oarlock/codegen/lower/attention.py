@@ -19,7 +19,7 @@ from oarlock.codegen.lower.emitter import EmitElement, Emitter
 from oarlock.codegen.lower.index import Run, single, split_linear
 from oarlock.codegen.lower.tiles import THREADS
 from oarlock.codegen.lower.tiling import vector_lanes
-from oarlock.codegen.lower.vectors import across_lanes, each_element, multiple, widest
+from oarlock.codegen.lower.vectors import across_lanes, each_element, has_vectors, multiple, widest
 from oarlock.codegen.values import shape_of
 from oarlock.dtypes import DType
 from oarlock.ir import Value
@@ -184,7 +184,8 @@ class _Attention:
             return x
 
         old = b.load(self.most, i)
-        new = combine(b, "max", old, self.fold("max", count, self.element_lanes, logit))
+        lanes = [self.element_lanes] if self.element_lanes > 1 else []
+        new = combine(b, "max", old, self.fold("max", count, lanes, logit))
         lowest = b.const(identity("max", self.dtype), self.dtype)
         shift = b.select(b.eq(new, lowest), b.const(0, self.dtype), new)  # a row of -inf so far has weights of 0
         scale = functions.emit(b, "exp", b.sub(old, shift))
@@ -194,7 +195,8 @@ class _Attention:
             e.keep(self.weights, b.add(base, j), x)
             return x
 
-        total = self.fold("sum", count, self.lanes, weight)
+        several = [n * self.lanes for n in (4, 2) if has_vectors(self.target, n * self.lanes) and self.dtype.bits <= 32]
+        total = self.fold("sum", count, [*several[:1], self.lanes] if self.lanes > 1 else [], weight)
         b.store(self.most, i, new)
         b.store(self.total, i, b.add(b.mul(b.load(self.total, i), scale), total))
         width = self.panels * self.width
@@ -206,20 +208,22 @@ class _Attention:
         each_element(e, b.i(0), b.i(width), self.lanes, rescale)
         return []
 
-    def fold(self, kind: str, count: Value, lanes: int, element: Callable[[Value], Value]) -> Value:
-        """``element`` of each position below ``count``, combined."""
+    def fold(self, kind: str, count: Value, vectors: Sequence[int], element: Callable[[Value], Value]) -> Value:
+        """``element`` of each position below ``count``, combined: in vectors of so many while there are enough, each
+        time, then one by one."""
         e, b = self.e, self.e.b
         neutral = b.const(identity(kind, self.dtype), self.dtype)
 
         def step(j: Value, held: list[Value]) -> list[Value]:
             return [combine(b, kind, held[0], element(j))]
 
-        if lanes == 1:
-            return e.loop(b.i(0), count, step, [neutral])[0]
-        whole = multiple(e, count, lanes)
-        (vector,) = e.vector_loop(b.i(0), whole, lanes, step, [b.splat(neutral, lanes)])
-        held = across_lanes(e, vector, lambda x, y: combine(b, kind, x, y))
-        return e.loop(whole, count, step, [held], few=True)[0]
+        start, held = b.i(0), neutral
+        for lanes in vectors:
+            whole = multiple(e, count, lanes)
+            (vector,) = e.vector_loop(start, whole, lanes, step, [b.splat(neutral, lanes)])
+            held = combine(b, kind, held, across_lanes(e, vector, lambda x, y: combine(b, kind, x, y)))
+            start = whole
+        return e.loop(start, count, step, [held], few=bool(vectors))[0]
 
     def add_values(self, at: Sequence[Value], c: Value, start: Value, count: Value) -> list[Value]:
         """Add the weighted values of panel ``c``'s columns to the rows' sums."""

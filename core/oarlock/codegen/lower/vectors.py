@@ -16,7 +16,16 @@ from oarlock.ir import Operation, Value
 from oarlock.ops import tensor
 from oarlock.target import Target
 
-__all__ = ["across_lanes", "computes_functions", "each_element", "group_lanes", "is_streamed", "multiple", "widest"]
+__all__ = [
+    "across_lanes",
+    "computes_functions",
+    "each_element",
+    "group_lanes",
+    "has_vectors",
+    "is_streamed",
+    "multiple",
+    "widest",
+]
 
 LONG = 16
 """Vectors of a run from which on what is left over does not count."""
@@ -45,11 +54,16 @@ def group_lanes(group: Group, target: Target, schedule: Schedule, run: int) -> i
     if not functions or not narrow:
         return width
     for count in (4, 2) if all(m.name in BRIEF for m in functions) else (2,):
-        if target.language == "opencl" and count * width > MOST_IN_OPENCL:
+        if not has_vectors(target, count * width):
             continue
         if run >= LONG * (count // 2) * width or run % (count * width) < width:
             return count * width
     return width
+
+
+def has_vectors(target: Target, lanes: int) -> bool:
+    """Whether the target's language has vectors of so many elements."""
+    return target.language != "opencl" or lanes <= MOST_IN_OPENCL
 
 
 def computes_functions(group: Group) -> bool:
