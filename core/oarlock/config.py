@@ -18,7 +18,7 @@ class Config:
     cache_dir: Path
     """Where executables and models are cached (``OARLOCK_CACHE_DIR``)."""
     cache: bool = True
-    """Whether executables are cached on disk (``OARLOCK_CACHE``)."""
+    """Whether executables, and what lowering came to, are cached on disk (``OARLOCK_CACHE``)."""
     device: str = "cpu"
     """The default device (``OARLOCK_DEVICE``)."""
     eager: bool = False

@@ -319,7 +319,7 @@ def _extent(grid: tuple[int, ...]) -> str:
 def plan_stage(function: Operation, device: Device, choice: Choice, progress: Progress | None = None) -> Stage:
     """Steps and memory of the plan; compiles its kernels."""
     plan = Plan(function, device, progress)
-    namer = Namer(plan.lowered.function)
+    namer = Namer(plan.function)
     steps = [(number, step) for number, step in enumerate(plan.steps) if choice(step.label, _step_name(step))]
     choice.check(steps, "step", [step.label for step in plan.steps])
     temporaries = _temporaries(plan, namer)

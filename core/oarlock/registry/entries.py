@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import Distribution, EntryPoint, distributions
 
@@ -31,21 +31,21 @@ def normalised(project: str) -> str:
     return project.lower().replace("_", "-").replace(".", "-")
 
 
-def entries(group: str) -> dict[str, list[Entry]]:
-    """The entries of ``group`` by name. A name with more than one entry is claimed by several distributions.
+def entries(groups: Iterable[str]) -> dict[str, dict[str, list[Entry]]]:
+    """The entries of each of ``groups`` by name. A name with more than one is claimed by several distributions.
 
     A distribution that is seen twice (its folder is on the path twice, an old copy lies further down) counts once:
     the first on the path, as for imports.
     """
-    found: dict[str, list[Entry]] = {}
+    found: dict[str, dict[str, list[Entry]]] = {group: {} for group in groups}
     seen: set[str] = set()
     for distribution in distributions():
         project = _project_with_plugins(distribution)
         if project is None or normalised(project) in seen:
             continue
         seen.add(normalised(project))
-        for entry in _of(distribution, project, group):
-            found.setdefault(entry.name, []).append(entry)
+        for entry in _of(distribution, project, found):
+            found[entry.group].setdefault(entry.name, []).append(entry)
     return found
 
 
@@ -60,10 +60,10 @@ def _project_with_plugins(distribution: Distribution) -> str | None:
         return None
 
 
-def _of(distribution: Distribution, project: str, group: str) -> Iterator[Entry]:
+def _of(distribution: Distribution, project: str, groups: Container[str]) -> Iterator[Entry]:
     version = distribution.version or "unknown version"
-    unique: set[tuple[str, str]] = set()
+    unique: set[tuple[str, str, str]] = set()
     for point in distribution.entry_points:
-        if point.group == group and (point.name, point.value) not in unique:
-            unique.add((point.name, point.value))
-            yield Entry(group, point.name, point.value, project, version, point)
+        if point.group in groups and (point.group, point.name, point.value) not in unique:
+            unique.add((point.group, point.name, point.value))
+            yield Entry(point.group, point.name, point.value, project, version, point)

@@ -111,8 +111,8 @@ def _entries(group: str) -> dict[str, list[Entry]]:
     if group not in GROUPS:
         raise PluginError(f"no plugin group {group!r}; there are {', '.join(GROUPS)}")
     with _lock:
-        if group not in _found:
-            _found[group] = entries(group)
+        if not _found:
+            _found.update(entries(GROUPS))
         return _found[group]
 
 

@@ -1,8 +1,8 @@
-"""Compiled kernels on disk, shared by the processes of one user: a hit is exact, whole and the user's own, or a miss.
+"""Compiled kernels and what led to them on disk, for the processes of one user: a hit is whole and the user's own.
 
-An entry is a file named by the SHA-256 of everything that the compiled bytes depend on; it begins with the hash of
-its content. Entries are written to a temporary file and renamed, so readers see whole files and writers cannot
-collide. A file or folder that belongs to somebody else, or that others may write, is not read.
+An entry is a file named by the SHA-256 of everything that its bytes depend on; it begins with the hash of its content.
+Entries are written to a temporary file and renamed, so readers see whole files and writers cannot collide. A file or
+folder that belongs to somebody else, or that others may write, is not read.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from oarlock.runtime.checks import check_bytes
 if TYPE_CHECKING:
     from oarlock.runtime.device import Device
 
-__all__ = ["DiskCache", "cache_key", "cached_compile"]
+__all__ = ["DiskCache", "cache_key", "cached_compile", "read_compiled"]
 
 _MAGIC = b"oarlock executable 1\n"
 
@@ -52,6 +52,11 @@ def cached_compile(device: Device, source: str, signatures: Sequence[KernelSigna
         if disk is not None:
             disk.write(key, payload)
     return Executable(device.target, payload, tuple(signatures), source)
+
+
+def read_compiled(key: str) -> bytes | None:
+    """What was compiled before, by its ``cache_key``; None where it is not kept."""
+    return DiskCache(config.cache_dir / "executables").read(key) if config.cache else None
 
 
 class DiskCache:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -10,9 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from oarlock.abi import KernelSignature
-from oarlock.codegen.free import is_free, memory_of
-from oarlock.codegen.lower.call import KernelCall, LibraryCall
-from oarlock.codegen.pipeline import lower, prepare
+from oarlock.codegen.free import memory_of
+from oarlock.codegen.pipeline import Lowered
 from oarlock.codegen.schedule import Choice
 from oarlock.codegen.values import shape_of
 from oarlock.dtypes import DType
@@ -21,19 +21,19 @@ from oarlock.hal import OperatorKernel
 from oarlock.ir import Dense, Operation, ScalarType, TensorType, Value
 from oarlock.ir.extents import Extent, Extents, resolved
 from oarlock.ops import tensor
-from oarlock.registry.compiler import all_passes, context
 from oarlock.runtime.array import DeviceArray, empty, from_numpy
 from oarlock.runtime.device import Device
 from oarlock.runtime.fast import Recipe, run_plan
-from oarlock.runtime.kernels import Progress, kernels_of
+from oarlock.runtime.kernels import Progress
 from oarlock.runtime.layout import Life, lay_out
-from oarlock.runtime.library import claims_of, run_operator
+from oarlock.runtime.library import run_operator
+from oarlock.runtime.lowering import lowered, ready
 from oarlock.runtime.memory import Buffer
+from oarlock.runtime.outcome import Part
 from oarlock.runtime.profile import active
 from oarlock.runtime.program import Program
 from oarlock.runtime.segment import Segment
 from oarlock.runtime.stream import check_stream
-from oarlock.runtime.tuning.known import schedules_of
 
 __all__ = ["Launch", "LibraryStep", "Operand", "Plan", "Step"]
 
@@ -53,6 +53,7 @@ class Launch:
     outputs: int
     scalars: tuple[int | float | Value, ...]
     label: str
+    operators: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,6 +64,7 @@ class LibraryStep:
     buffers: tuple[Value, ...]
     outputs: int
     label: str
+    operators: str
 
 
 Step: TypeAlias = "Launch | LibraryStep"
@@ -94,13 +96,13 @@ class Plan:
         self.extents = extents
         self._sizes: Sequence[int] | None = None
         """What the extents are, in a plan that ``at`` gave."""
-        prepared = prepare(function, device.target, all_passes(), context())
-        if extents is None:
-            chosen = choice or schedules_of(device)
-            self.lowered = lower(prepared, device.target, claims_of(device), chosen, tuple(fixed or ()))
-        else:  # adapters' kernels and measured schedules are for exact sizes
-            self.lowered = lower(prepared, device.target, fixed=tuple(fixed or ()))
-        block = self.lowered.function.regions[0].block
+        positions = tuple(fixed or ())
+        made = ready(function, device, progress, positions, choice, extents)
+        self._lowered = made.lowered
+        self._lower = functools.partial(lowered, function, device, positions, choice, extents)
+        self.function = made.function
+        """What is run: the function after expansion, which defines the values of ``steps``."""
+        block = self.function.regions[0].block
         held: dict[Value, DeviceArray] = {}
         self._numbers: dict[Value, int | float] = {}
         for position, operand in (fixed or {}).items():
@@ -112,8 +114,7 @@ class Plan:
         self.arguments = tuple(a for a in block.args if a not in held and a not in self._numbers)
         self.returned = tuple(block.terminator.operands)
         self._result_places = tuple(dict.fromkeys(memory_of(v) for v in self.returned))
-        programs = kernels_of(device).get([c for c in self.lowered.calls if isinstance(c, KernelCall)], progress)
-        self.steps: tuple[Step, ...] = tuple(_step(call, programs) for call in self.lowered.calls)
+        self.steps: tuple[Step, ...] = tuple(_step(part, made.programs) for part in made.parts)
         self.constants = self._upload() | held
         if extents is None:
             self.steps = tuple(self._resolved(step) for step in self.steps)
@@ -121,6 +122,13 @@ class Plan:
             self._make_ready()
         else:
             self._run_once()
+
+    @property
+    def lowered(self) -> Lowered:
+        """Groups and kernels in IR. A plan from the disk has none of it: they are made anew, in values of their own."""
+        if self._lowered is None:
+            self._lowered = self._lower()
+        return self._lowered
 
     def at(self, sizes: Mapping[str, int], numbers: Mapping[int, int | float]) -> Plan | None:
         """The plan for other ``sizes``, by name; None where it would have become another one.
@@ -132,7 +140,7 @@ class Plan:
         values = self.extents.evaluate(sizes)
         if values is None:
             return None
-        arguments = self.lowered.function.regions[0].block.args
+        arguments = self.function.regions[0].block.args
         plan = copy.copy(self)
         plan._sizes = values
         plan._numbers = {**self._numbers, **{arguments[position]: number for position, number in numbers.items()}}
@@ -312,14 +320,10 @@ class Plan:
 
     def describe(self, step: Step) -> tuple[str, str]:
         """What a step computes, for people (``multiply+rsqrt f32[4096,64]``: its largest operand), and its kernel."""
-        results = step.buffers[-step.outputs :]
-        groups = [group for group in self.lowered.groups if not set(group.stored).isdisjoint(results)]
-        members = [member for group in groups for member in group.members]
-        names = [m.name.partition(".")[2] for m in members if not is_free(m) or len(members) == 1]
         largest = max(step.buffers, key=self.nbytes)
         sizes = ",".join(map(str, self.shape(largest)))
         kernel = step.signature.name if isinstance(step, Launch) else step.label
-        return f"{'+'.join(names) or step.label} {_short(tensor(largest).dtype)}[{sizes}]", kernel
+        return f"{step.operators or step.label} {_short(tensor(largest).dtype)}[{sizes}]", kernel
 
     def _submit_at(self, position: int, step: Step, places: Places) -> None:
         if self.separate:
@@ -414,12 +418,10 @@ def _check(position: int, operand: object, wanted: object, device: Device) -> De
     return operand
 
 
-def _step(call: KernelCall | LibraryCall, programs: Mapping[str, Program]) -> Step:
-    if isinstance(call, LibraryCall):
-        kernel: OperatorKernel = call.kernel  # type: ignore[assignment]
-        return LibraryStep(kernel, call.buffers, call.outputs, call.label)
-    name = str(call.function.attributes["name"])
-    program = programs[name]
-    program.device.origins[name] = call.label
-    signature = program.signatures[name]
-    return Launch(program, signature, call.grid, call.buffers, call.outputs, call.scalars, call.label)
+def _step(part: Part, programs: Mapping[str, Program]) -> Step:
+    if not isinstance(part.kernel, str):
+        return LibraryStep(part.kernel, part.buffers, part.outputs, part.label, part.operators)
+    program = programs[part.kernel]
+    program.device.origins[part.kernel] = part.label
+    signature = program.signatures[part.kernel]
+    return Launch(program, signature, part.grid, part.buffers, part.outputs, part.scalars, part.label, part.operators)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import json
 import warnings
 from collections.abc import Hashable, Mapping
@@ -15,7 +17,6 @@ from oarlock.errors import TuningError
 from oarlock.target import Target
 
 if TYPE_CHECKING:
-    from oarlock.codegen.schedule import Choice
     from oarlock.runtime.device import Device
 
 __all__ = ["Known", "database", "driver_key", "forget", "schedules_of", "shipped", "target_key"]
@@ -31,6 +32,12 @@ class Known:
         self._schedules = dict(schedules)
         self._heads = {key.rpartition(" #")[0] for key in schedules}
         self._found: dict[Hashable, Schedule] = {}
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """A hash of all of it, for cache keys."""
+        known = {key: schedule.to_json() for key, schedule in self._schedules.items()}
+        return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]
 
     def __call__(self, subject: Subject) -> Schedule:
         if not subject.is_exact or subject.head not in self._heads:
@@ -70,7 +77,7 @@ def shipped(target: str, driver: str) -> dict[str, Schedule]:
     }
 
 
-def schedules_of(device: Device) -> Choice | None:
+def schedules_of(device: Device) -> Known | None:
     """The schedules known for ``device``; None where there are none, or ``config.tuned`` says not to use them.
 
     A database that cannot be used is told of once, by a warning, and then does as if there were none.
