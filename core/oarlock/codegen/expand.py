@@ -36,6 +36,8 @@ __all__ = ["Claim", "expand"]
 
 RADIX_LEAST = 64
 """Keys of a row from which on passes by digits repay their tables of counts."""
+REPEATS = 64
+"""Readings of each element from which on a copy of a few is repaid."""
 SCAN_PIECE = 256
 """Elements of one piece of a long scan."""
 MANY_ROWS = 256
@@ -197,6 +199,22 @@ def _scan_pieces(b: ArrayBuilder, x: Value, kind: str, axis: int) -> Value:
     return b.convert(result, dtype)
 
 
+def _broadcast(op: Operation, context: Context, target: Target) -> list[Value] | None:
+    """With a copy of an operand that is small and repeats its elements one by one, as the factors of a group's channels
+    do: what reads them side by side could not take them as vectors."""
+    (x,) = op.operands
+    joined = x.defining_op
+    repeated = joined.operands[0].defining_op if joined is not None and joined.name == "array.reshape" else None
+    if repeated is None or repeated.name != "array.broadcast" or target.has_threads:
+        return None
+    last = len(shape_of(repeated.result)) - 1
+    if last in ints(repeated, "dims") or shape_of(repeated.result)[last] < 2 or numel(op.result) < REPEATS * numel(x):
+        return None
+    b = _builder(op, context)
+    copy = b.create("schedule.copy", (x,)).result
+    return [b.create(op.name, (copy,), op.attributes).result]
+
+
 def _convolution(op: Operation, context: Context, target: Target) -> list[Value] | None:
     x, w = op.operands
     result = shape_of(op.result)
@@ -303,6 +321,7 @@ _CLAIMABLE = ("array.dot_general", "array.convolution")
 _RULES: dict[str, Callable[[Operation, Context, Target], list[Value] | None]] = {
     "array.sort": _sort,
     "array.scan": _scan,
+    "array.broadcast": _broadcast,
     "array.concat": _concat,
     "array.convolution": _convolution,
     "array.dot_general": _dot_general,

@@ -22,6 +22,7 @@ from oarlock.codegen.groups import (
     Group,
     Placement,
     copies_what_is_computed,
+    is_interleaved,
     latest,
 )
 from oarlock.codegen.schedule_dialect import SCHEDULE
@@ -161,6 +162,8 @@ class _Fuser:
         """Add ``op`` to ``group``, merging its other producers in where that is sound; False when it does not fit."""
         if group.library is not None or (group.anchor is not None and group.anchor.name in SOLITARY):
             return False
+        if op.name in REDUCTIONS and any(map(is_interleaved, group.members)) and not self.target.has_threads:
+            return False  # its elements would be read one by one; stored, they are vectors
         saved_axes = group.axes
         dims = self.fit(op, group)
         if dims is None:

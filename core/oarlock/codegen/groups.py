@@ -5,18 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from oarlock.codegen.free import significant
+from oarlock.codegen.values import shape_of
 from oarlock.ir import Operation, Value, traits
 
 __all__ = [
     "ANCHORS", "MAX_MEMBERS", "MOVERS", "PLACING", "SIZE_BYTES", "SOLITARY", "Group", "Placement",
-    "copies_what_is_computed", "latest",
+    "copies_what_is_computed", "is_interleaved", "latest",
 ]  # fmt: skip
 
 ANCHORS = (
     "array.dot_general", "array.convolution", "schedule.convolution", "schedule.packed_product",
     "schedule.window_product", "schedule.attend", "array.window_reduce", "array.argmax", "array.argmin",
 )  # fmt: skip
-SOLITARY = ("array.scatter", "array.scan", "schedule.merge_pass", "schedule.radix_pass")
+SOLITARY = ("array.scatter", "array.scan", "schedule.merge_pass", "schedule.radix_pass", "schedule.sort_rows")
 """Operators that have a kernel of their own and take no part in fusion."""
 MOVERS = ("array.pad", "array.concat", "array.gather", "array.random_bits", "schedule.copy")
 PLACING = ("schedule.packed_product", "schedule.window_product")
@@ -93,6 +94,11 @@ def copies_what_is_computed(op: Operation) -> bool:
     """Whether it copies, into panels, what an element-wise operator computes for it alone, in the order of panels."""
     computed = op.operands[0].defining_op if op.attributes.get("panels") else None
     return computed is not None and computed.definition.has(traits.ELEMENTWISE) and len(op.operands[0].uses) == 1
+
+
+def is_interleaved(op: Operation) -> bool:
+    """Whether neighbours in the result of ``op`` come from several operands."""
+    return op.name == "array.concat" and op.attributes["axis"] == len(shape_of(op.result)) - 1
 
 
 def latest(group: Group) -> Group:

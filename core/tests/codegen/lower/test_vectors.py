@@ -219,3 +219,36 @@ def test_what_lies_the_other_way_is_turned_in_squares(name: str, target: Target)
     from oarlock.ir.interpret import interpret
 
     assert_close(got, interpret(function, given), 1e-5, 1e-5)
+
+
+def test_factors_of_groups_of_channels_are_vectors() -> None:
+    """Each stands for several neighbours; a copy has them side by side."""
+
+    def body(b: ArrayBuilder, x: Value, factors: Value) -> Value:
+        repeated = b("reshape", b("broadcast", factors, shape=(32, 2), dims=(0,)), shape=(64,))
+        return b("multiply", x, b("broadcast", repeated, shape=(100, 64), dims=(1,)))
+
+    types = [t(100, 64), t(32)]
+    function = program(types, body)
+    given = random_operands(types)
+    got, calls = run_lowered(function, given, FUNCTIONS)
+    np.testing.assert_allclose(got[0], given[0] * np.repeat(given[1], 2), rtol=1e-6)
+    assert len(calls) == 2 and loads(calls[-1].function, 8) == 2
+
+
+def test_reductions_read_joined_channels_as_vectors() -> None:
+    """The parts are stored side by side first: computed in place, neighbours would come from several operands."""
+
+    def body(b: ArrayBuilder, x: Value, y: Value) -> tuple[Value, Value]:
+        joined = b("concat", x, y, axis=1)
+        return joined, b("reduce_sum", joined, axes=(0,), keepdims=False)
+
+    types = [t(100, 32), t(100, 32)]
+    function = program(types, body)
+    given = random_operands(types)
+    got, calls = run_lowered(function, given, FUNCTIONS)
+    joined = np.concatenate(given, 1)
+    np.testing.assert_array_equal(got[0], joined)
+    assert_close(got[1:], [joined.sum(0)], 1e-5, 1e-5)
+    (summing,) = [call for call in calls if "reduce_sum" in call.label]
+    assert summing.label == "reduce_sum" and loads(summing.function, 8)
