@@ -28,7 +28,8 @@ ALIGNED = 64
 AHEAD_BYTES = 2048
 """How far what is read is brought closer in time, where results are streamed."""
 SQUARE = 16
-"""Rows and columns of a square where an operand lies the other way: a line of float32."""
+"""Rows and columns of a square where an operand lies the other way: a line of float32. There may be fewer columns, such
+as the channels of an image."""
 PANEL_LEAST = 8192
 """Elements of a block that fills panels, at least."""
 THREADS = 128
@@ -167,12 +168,12 @@ def _is_walked(leaf: Value, group: Group) -> bool:
 
 
 def _turned(group: Group) -> int | None:
-    """The dimension along which an operand lies in memory, where it is not the last one and both are long."""
+    """The dimension along which an operand lies in memory, where it is not the last one, and long."""
     known = all(type(d) is int for d in group.domain)
     if group.anchor is not None or not known or any(tensor(v).dtype.kind == "bool" for v in group.outputs):
         return None
     k = turned_dim(group) if len(group.domain) > 1 else None
-    return k if k is not None and min(group.domain[k], group.domain[-1]) >= SQUARE else None
+    return k if k is not None and group.domain[k] >= SQUARE and group.domain[-1] > 1 else None
 
 
 def _squares(
@@ -218,7 +219,11 @@ def _squares(
                     e.store(output, member_index(e, output, runs(i, j)), e.kept(kept, b.add(b.mul(j, b.i(SQUARE)), i)))
                 return []
 
-            e.loop(b.i(0), high[last], one)
+            if domain[last] < SQUARE:
+                for j in range(domain[last]):
+                    one(b.i(j), [])
+            else:
+                e.loop(b.i(0), high[last], one)
             return []
 
         e.loop(b.i(0), high[last], compute)

@@ -55,6 +55,7 @@ VECTORS: dict[str, tuple[list[TensorType], Callable[..., Value], bool]] = {
     "reversed": ([t(3, 70)], lambda b, x: b("negative", b("reverse", x, axes=(1,))), False),
     "strided": ([t(3, 70)], lambda b, x: b("exp", b("slice", x, starts=(0, 0), limits=(3, 70), steps=(1, 2))), False),
     "transposed": ([t(70, 30)], lambda b, x: b("exp", b("transpose", x, permutation=(1, 0))), True),
+    "transposed_into_short_rows": ([t(3, 70)], lambda b, x: b("exp", b("transpose", x, permutation=(1, 0))), True),
     "transposed_in_short_rows": ([t(70, 3)], lambda b, x: b("exp", b("transpose", x, permutation=(1, 0))), False),
     "position": ([t(3, 70)], lambda b, x: b("add", x, b("iota", shape=(3, 70), axis=1, dtype=F32)), True),
     "position_of_row": ([t(3, 70)], lambda b, x: b("add", x, b("iota", shape=(3, 70), axis=0, dtype=F32)), True),
