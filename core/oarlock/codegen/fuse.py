@@ -24,6 +24,7 @@ from oarlock.codegen.groups import (
     copies_what_is_computed,
     is_interleaved,
     latest,
+    worth_copying,
 )
 from oarlock.codegen.schedule_dialect import SCHEDULE
 from oarlock.codegen.values import ints, numel, shape_of
@@ -333,8 +334,7 @@ class _Fuser:
         if group.members != [op] or len(set(op.operands)) != len(op.operands):
             return
         parts = [self.part_group(v, op) for v in op.operands]
-        if parts.count(None) == 1 < len(parts):  # what is there already, or others read too, is copied
-            position = parts.index(None)
+        for position in worth_copying(op, parts, self.target):  # what is there already, or others read too
             parts[position] = self.copied(op, position)
         if any(part is None for part in parts):
             return

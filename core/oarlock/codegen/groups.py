@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from oarlock.codegen.free import significant
 from oarlock.codegen.values import shape_of
 from oarlock.ir import Operation, Value, traits
+from oarlock.target import Target
 
 __all__ = [
     "ANCHORS", "MAX_MEMBERS", "MOVERS", "PLACING", "SIZE_BYTES", "SOLITARY", "Group", "Placement",
     "copies_what_is_computed", "is_interleaved", "latest",
+    "worth_copying",
 ]  # fmt: skip
 
 ANCHORS = (
     "array.dot_general", "array.convolution", "schedule.convolution", "schedule.packed_product",
     "schedule.window_product", "schedule.attend", "array.window_reduce", "array.argmax", "array.argmin",
 )  # fmt: skip
-SOLITARY = ("array.scatter", "array.scan", "schedule.merge_pass", "schedule.radix_pass", "schedule.sort_rows")
+SOLITARY = (
+    "array.scatter", "array.scan", "schedule.scan_pieces", "schedule.merge_pass", "schedule.radix_pass",
+    "schedule.sort_rows",
+)  # fmt: skip
 """Operators that have a kernel of their own and take no part in fusion."""
 MOVERS = ("array.pad", "array.concat", "array.gather", "array.random_bits", "schedule.copy")
 PLACING = ("schedule.packed_product", "schedule.window_product")
@@ -25,6 +31,8 @@ PLACING = ("schedule.packed_product", "schedule.window_product")
 SIZE_BYTES = 64
 """What sizes may take of a scalar block, where run-time scalars take the most."""
 MAX_MEMBERS = 64
+MOST_COPIES, STRETCH = 4, 16
+"""Parts of a concatenation that are copied at most, and what of each lies together at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,3 +114,13 @@ def latest(group: Group) -> Group:
     while group.merged_into is not None:
         group = group.merged_into
     return group
+
+
+def worth_copying(op: Operation, parts: Sequence[Group | None], target: Target) -> list[int]:
+    """Which parts of a concatenation, that no group can store in it, are copied to let each part be stored on its own:
+    one of several; or a few long ones, where neighbours that come from several operands could not be vectors."""
+    absent = [position for position, part in enumerate(parts) if part is None]
+    if len(absent) == 1 < len(parts):
+        return absent
+    long = all(shape_of(v)[-1:] >= (STRETCH,) for v in op.operands)
+    return absent if long and is_interleaved(op) and len(absent) <= MOST_COPIES and not target.has_threads else []

@@ -116,3 +116,26 @@ def test_groups_of_one_structure_at_different_places_are_told_apart() -> None:
     given = random_operands(types)
     got, _ = run_lowered(function, given, FUNCTIONS)
     assert_close(got, interpret(function, given), 1e-6, 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("widths", "axis", "target", "label"),
+    [
+        ((16, 16), 1, FUNCTIONS, "copy_copy"),
+        ((16, 15), 1, FUNCTIONS, "concat"),
+        ((16, 16), 1, THREADS, "concat"),
+        ((16, 16), 0, FUNCTIONS, "concat"),
+        ((16,) * 5, 1, FUNCTIONS, "concat"),
+    ],
+    ids=["long", "short", "threads", "other axis", "many"],
+)
+def test_long_parts_that_lie_side_by_side_are_copied(
+    widths: tuple[int, ...], axis: int, target: Target, label: str
+) -> None:
+    """Each as vectors, where neighbours in the result would come from several operands."""
+    types = [t(7, width) for width in widths]
+    function = program(types, lambda b, *parts: b("concat", *parts, axis=axis))
+    given = random_operands(types)
+    got, (call,) = run_lowered(function, given, target)
+    assert_close(got, interpret(function, given), 0, 0)
+    assert call.label == label
