@@ -15,7 +15,7 @@ from oarlock.ops.composite import ELEMENTWISE, composite, in_single, number, wid
 from oarlock.ops.elementwise_unary import erf
 from oarlock.ops.inference import FLOATS, NUMERIC, check_dtype, elementwise, flag_of, same_dtypes
 from oarlock.ops.numerics import quiet
-from oarlock.ops.record import Array, ArrayBuilder, Attributes, Record, Tolerance
+from oarlock.ops.record import Array, ArrayBuilder, Attributes, Record, Tolerance, tensor
 from oarlock.ops.sampling import SHAPES, sample, small, specials, uniform, values
 
 __all__ = ["ACTIVATION"]
@@ -37,9 +37,12 @@ def _softplus(x: Array) -> Any:
 
 
 def emit_sigmoid(b: ArrayBuilder, x: Value) -> Value:
-    """1 / (1 + exp(-x)) without overflow: exp(-|x|) is at most 1."""
-    e = b("exp", b("negative", b("abs", x)))
+    """1 / (1 + exp(-x)). Where exp(-x) overflows in 32 bits and more, the result is below all normal numbers; in fewer
+    it is not: exp(-|x|) is at most 1."""
     one = b.full(1, x)
+    if tensor(x).dtype.bits >= 32:
+        return b("divide", one, b("add", one, b("exp", b("negative", x))))
+    e = b("exp", b("negative", b("abs", x)))
     return b("divide", b("select", b("greater_equal", x, b.full(0, x)), one, e), b("add", one, e))
 
 
