@@ -254,7 +254,7 @@ struct Operator {
     static PyObject *called(PyObject *left, PyObject *right) {
         Own made(recorded(left, right));
         if (made.get() != Py_NotImplemented) return made.release();
-        return P.tensor.has(left) ? call(left, method, right) : call(right, reflected, left);
+        return PyObject_TypeCheck(left, P.tensor.type) ? call(left, method, right) : call(right, reflected, left);
     }
 
     static PyObject *recorded(PyObject *left, PyObject *right) {

@@ -294,6 +294,18 @@ def test_operators_of_all_operands(way: str, device: Device) -> None:
     assert z is x and x.numpy().tolist() == [4.0, 7.0]
 
 
+def test_operators_of_a_kind_of_tensor(way: str, device: Device) -> None:
+    class Named(ol.Tensor):
+        __slots__ = ()
+
+    plain, named = tensor(1.0, 2.0), object.__new__(Named)
+    for slot in ("_data", "_failure", "_kind", "_number", "_place", "_tape"):
+        setattr(named, slot, getattr(plain, slot))
+    for _ in range(2):
+        assert (named + 1).numpy().tolist() == (1 + named).numpy().tolist() == [2.0, 3.0]
+        assert (named - plain).numpy().tolist() == (plain - named).numpy().tolist() == [0.0, 0.0]
+
+
 def test_line_that_recorded(way: str, device: Device) -> None:
     x, y = tensor(1.0, 2.0), tensor(3.0, 5.0)
     for _ in range(3):

@@ -11,6 +11,7 @@ from oarlock.codegen.schedule import Choice
 from oarlock.ir import Operation, Pass
 from oarlock.ir.extents import Extents
 from oarlock.registry.compiler import all_passes, context
+from oarlock.runtime.collector import rare_collections
 from oarlock.runtime.device import Device
 from oarlock.runtime.kernels import Progress, kernels_of
 from oarlock.runtime.outcome import Part, outcome_of
@@ -32,6 +33,7 @@ class Ready:
     lowered: Lowered | None
 
 
+@rare_collections()
 def ready(
     function: Operation,
     device: Device,
