@@ -21,20 +21,21 @@ class Memory(Streams):
 
     def __init__(self, device: Any, target: Target) -> None:
         super().__init__(device, target)
-        self.sizes: dict[Handle, int] = {}
+        self.sizes: dict[Handle, tuple[int, HostMemory | None]] = {}
 
     def allocate(self, nbytes: int) -> Handle:
-        total, used = self.device.global_mem_size, sum(self.sizes.values())
+        total, used = self.device.global_mem_size, sum(size for size, _ in self.sizes.values())
         asked = f"{nbytes} bytes asked, at most {self.target.limits.max_allocation} at once, {used} of {total} in use"
         if used + nbytes > total:
             raise OutOfMemoryError(f"{asked}; free some first")
-        flags = cl.mem_flags
-        own = None if self.target.has_threads else HostMemory.allocate(nbytes).view  # a processor's gets huge pages
+        own = None if self.target.has_threads else HostMemory.allocate(nbytes)  # a processor's gets huge pages
+        held = own and HostMemory.adopt(own.address, nbytes, None).view  # freed with the buffer, whoever knows that
+        flags = cl.mem_flags.READ_WRITE | (cl.mem_flags.USE_HOST_PTR if own else 0)
         try:
-            buffer = cl.Buffer(self.context, flags.READ_WRITE | (own and flags.USE_HOST_PTR or 0), nbytes, hostbuf=own)
+            buffer = cl.Buffer(self.context, flags, nbytes, hostbuf=held)
         except cl.Error as error:
             raise OutOfMemoryError(f"{asked}: {error}") from error
-        self.sizes[buffer] = nbytes
+        self.sizes[buffer] = nbytes, own
         return buffer
 
     def free(self, handle: Handle) -> None:

@@ -1,8 +1,8 @@
 """Whole plans: each launch has a kernel object of its own, whose arguments stay bound from one run to the next.
 
 OpenCL keeps what was bound to a kernel object, and takes it as it is when the launch is enqueued. So a run binds again
-only the buffers that are others than in the last run, and the scalars that it replaces. A buffer is known by its address
-in the driver: the object itself would keep memory that was freed.
+only the buffers that are others than in the last run, and the scalars that it replaces. A buffer is known by its
+object: the address in the driver may be another's later, and some drivers look behind it when it is bound.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["Plans"]
 
 @dataclass(eq=False, slots=True)
 class BoundLaunch:
-    """A launch: a kernel object with its scalars bound, and where the buffer lies that each of its arguments was last."""
+    """A launch: a kernel object with its scalars bound, and the buffer that each of its arguments was last."""
 
     kernel: Any
     signature: KernelSignature
@@ -30,12 +30,12 @@ class BoundLaunch:
     block: tuple[int, int, int]
     slots: tuple[int, ...]
     scalars: bytes
-    bound: list[int] = field(init=False)
+    bound: list[Handle | None] = field(init=False)
     replaced: bool = False
     """Whether the last run had scalars of its own."""
 
     def __post_init__(self) -> None:
-        self.bound = [0] * len(self.slots)
+        self.bound = [None] * len(self.slots)
         self.bind_scalars(self.scalars)
 
     def bind_scalars(self, block: bytes) -> None:
@@ -47,9 +47,9 @@ class BoundLaunch:
         """Bind what is not what it was in the last run."""
         for position, slot in enumerate(self.slots):
             buffer = bindings[slot]
-            if self.bound[position] != buffer.int_ptr:
+            if self.bound[position] is not buffer:
                 self.kernel.set_arg(position, buffer)
-                self.bound[position] = buffer.int_ptr
+                self.bound[position] = buffer
         if patches or self.replaced:
             block = bytearray(self.scalars)
             for offset, data in patches:

@@ -18,7 +18,6 @@ from oarlock.errors import DeviceError, DeviceTimeoutError, LaunchError, OutOfMe
 from oarlock.hal import Handle
 from oarlock.target import Target
 
-_BUSY_S = 1e-4
 _CLOSE_S = 5.0
 
 
@@ -74,7 +73,7 @@ class Stream:
             waited = time.monotonic() - began
             if waited > timeout_s:
                 return False
-            time.sleep(min(max(0.0, waited - _BUSY_S) / 8, 1e-3))
+            time.sleep(min(max(0.0, waited - 1e-4) / 8, 1e-3))  # at first not at all
             self.prune()
         return True
 

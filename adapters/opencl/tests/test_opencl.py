@@ -444,7 +444,7 @@ class Noted(memory.HostMemory):
     @classmethod
     def allocate(cls, nbytes):
         found = super().allocate(nbytes)
-        made.append((nbytes, weakref.ref(found.view)))
+        made.append((nbytes, weakref.ref(found._owner)))
         return found
 memory.HostMemory = Noted
 add = ol.jit(lambda x: x + 1)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 import pytest
 
-from oarlock.hal import CopyStep, LaunchStep
+from oarlock.hal import CopyStep, KernelSignature, LaunchStep
 
 N = 200
 RAMP = np.arange(N, dtype=np.float32)
@@ -86,3 +87,16 @@ def test_memory_that_was_freed_is_not_kept_bound(device: Any, plan: Any) -> None
         device.driver.free(z)
         np.testing.assert_array_equal(found[:3], 6 * RAMP[:3])
     device.driver.free(plan)
+
+
+def test_buffer_is_bound_again_where_another_one_was() -> None:
+    """Its address in the driver may be that of one that was freed: some drivers look behind it when it is bound."""
+    from oarlock_opencl.plan import BoundLaunch
+
+    bound: list[object] = []
+    kernel = SimpleNamespace(set_arg=lambda position, value: bound.append(value))
+    launch = BoundLaunch(kernel, KernelSignature("k", (), (), 0, (1, 1, 1)), (1, 1, 1), (1, 1, 1), (0,), b"")
+    first, second = SimpleNamespace(int_ptr=1), SimpleNamespace(int_ptr=1)
+    for buffer in (first, first, second, first):
+        launch.bind([buffer], ())
+    assert [each is first for each in bound] == [True, False, True]

@@ -1,8 +1,9 @@
 """Whole vectors in OpenCL C.
 
 Most compilers of OpenCL C are Clang. Some do not inline the functions of their library, so that a loop of vectors calls
-one for each load: there the compiler's own words are used. ``fma`` of a vector calls C's, lane by lane; where the
-processor has the instruction, a product and a sum in one expression become it.
+one for each load: there the compiler's own words are used, where it compiles for a machine (SPIR, its language between,
+does not have all of them everywhere). ``fma`` of a vector calls C's, lane by lane; where the processor has the
+instruction, a product and a sum in one expression become it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ TYPES = {
 
 PREAMBLE = """
 #pragma OPENCL FP_CONTRACT OFF
-#if __clang_major__ >= 14
+#if __clang_major__ >= 14 && !defined(__SPIR__)
 #define LOAD(space, vector, lanes, place) (*(const __##space vector##_at *)(place))
 #define STORE(space, vector, lanes, value, place) *(__##space vector##_at *)(place) = (value)
 #define STREAM(vector, value, place) __builtin_nontemporal_store(value, (__global vector *)(place))

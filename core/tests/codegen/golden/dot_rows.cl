@@ -1,5 +1,5 @@
 #pragma OPENCL FP_CONTRACT OFF
-#if __clang_major__ >= 14
+#if __clang_major__ >= 14 && !defined(__SPIR__)
 #define LOAD(space, vector, lanes, place) (*(const __##space vector##_at *)(place))
 #define STORE(space, vector, lanes, value, place) *(__##space vector##_at *)(place) = (value)
 #define STREAM(vector, value, place) __builtin_nontemporal_store(value, (__global vector *)(place))
