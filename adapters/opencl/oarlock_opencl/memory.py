@@ -29,7 +29,7 @@ class Memory(Streams):
         if used + nbytes > total:
             raise OutOfMemoryError(f"{asked}; free some first")
         own = None if self.target.has_threads else HostMemory.allocate(nbytes)  # a processor's gets huge pages
-        held = own and HostMemory.adopt(own.address, nbytes, None).view  # freed with the buffer, whoever knows that
+        held: Any = own and HostMemory.adopt(own.address, nbytes, None).view  # freed with the buffer
         flags = cl.mem_flags.READ_WRITE | (cl.mem_flags.USE_HOST_PTR if own else 0)
         try:
             buffer = cl.Buffer(self.context, flags, nbytes, hostbuf=held)
