@@ -131,9 +131,9 @@ PYBIND11_MODULE(_native, module) {
         .def(
             "add_launch",
             [](oarlock::Plan &plan, std::uintptr_t address, const oarlock::Grid &grid,
-               const oarlock::Plan::Slots &buffers,
-               const py::bytes &scalars) { plan.add_launch(kernel_at(address), grid, buffers, scalars); },
-            py::arg("address"), py::arg("grid"), py::arg("buffers"), py::arg("scalars"))
+               const oarlock::Plan::Slots &buffers, const py::bytes &scalars,
+               std::size_t strand) { plan.add_launch(kernel_at(address), grid, buffers, scalars, strand); },
+            py::arg("address"), py::arg("grid"), py::arg("buffers"), py::arg("scalars"), py::arg("strand") = 0)
         .def("add_copy", &oarlock::Plan::add_copy, py::arg("dst"), py::arg("dst_offset"), py::arg("src"),
              py::arg("src_offset"), py::arg("nbytes"));
     module.def("taken", &taken);

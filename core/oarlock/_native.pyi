@@ -7,7 +7,12 @@ def run(address: int, grid: tuple[int, int, int], buffers: Sequence[int], scalar
 
 class Plan:
     def add_launch(
-        self, address: int, grid: tuple[int, int, int], buffers: Sequence[tuple[int, int]], scalars: bytes
+        self,
+        address: int,
+        grid: tuple[int, int, int],
+        buffers: Sequence[tuple[int, int]],
+        scalars: bytes,
+        strand: int = 0,
     ) -> None: ...
     def add_copy(self, dst: int, dst_offset: int, src: int, src_offset: int, nbytes: int) -> None: ...
 

@@ -151,5 +151,5 @@ def _entry(program: LoadedProgram, entry: str) -> int:
 
 
 def _host_launch(step: LaunchStep) -> HostLaunch:
-    address = _entry(step.program, step.entry)
-    return HostLaunch(address, step.grid, tuple((slot, base) for slot, base, _ in step.buffers), step.scalars)
+    buffers = tuple((slot, base) for slot, base, _ in step.buffers)
+    return HostLaunch(_entry(step.program, step.entry), step.grid, buffers, step.scalars, step.strand)

@@ -165,12 +165,16 @@ def run_grid(address: int, grid: Grid, buffers: Sequence[int], scalars: bytes) -
 
 @dataclass(frozen=True, slots=True)
 class HostLaunch:
-    """One launch of a plan: a kernel's address, its grid, (slot, base in bytes) per buffer, and its scalar block."""
+    """One launch of a plan: a kernel's address, its grid, (slot, base in bytes) per buffer, and its scalar block.
+
+    ``strand``: as in ``LaunchStep``.
+    """
 
     address: int
     grid: Grid
     buffers: tuple[tuple[int, int], ...]
     scalars: bytes
+    strand: int = 0
 
 
 class HostPlan:
@@ -195,7 +199,8 @@ class HostPlan:
         self._compiled = None
 
     def replay(self, bindings: Sequence[int | HostMemory], scalars: Sequence[tuple[int, int, bytes]] = ()) -> None:
-        """Run all steps in order on ``bindings``, one a slot: addresses, or the memory itself.
+        """Run all steps on ``bindings``, one a slot: addresses, or the memory itself. Strands of launches run at the
+        same time where the native module is there and that saves time; all else is in order.
 
         Each (step, offset, bytes) of ``scalars`` replaces bytes of that step's scalar block for this run alone.
         Raises BoundsError for a missing binding or a replacement outside a launch's block.
@@ -237,7 +242,7 @@ def _compile(steps: Sequence[HostLaunch | CopyStep]) -> _native.Plan:
         if isinstance(step, CopyStep):
             plan.add_copy(step.dst, step.dst_offset, step.src, step.src_offset, step.nbytes)
         else:
-            plan.add_launch(step.address, step.grid, step.buffers, step.scalars)
+            plan.add_launch(step.address, step.grid, step.buffers, step.scalars, step.strand)
     return plan
 
 

@@ -53,7 +53,12 @@ class ProgramDriver(ABC):
 @dataclass(frozen=True, slots=True)
 class LaunchStep:
     """One launch of a plan. A buffer is (slot, base, extent); ``scalars`` holds the block, parts of which
-    ``replay`` may replace."""
+    ``replay`` may replace.
+
+    ``strand`` says what need not wait, to an adapter that makes use of it. A step of strand 0 comes after all before
+    it. Steps that follow one another with numbers from 1 on that do not fall, as in 1, 1, 2, 3, 3, are strands: those
+    of one number run in order, and those of different numbers may run at the same time. Where the number falls, all
+    before has ended."""
 
     program: Handle
     entry: str
@@ -61,6 +66,7 @@ class LaunchStep:
     block: tuple[int, int, int]
     buffers: tuple[tuple[int, int, int], ...]
     scalars: bytes
+    strand: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-__all__ = ["Layout", "Life", "lay_out"]
+__all__ = ["Layout", "Life", "lay_out", "lay_out_apart"]
 
 EFFORT = 20_000
 """Values that are placed, in all, in search of a good order; each order is that of a few hundred values as a rule."""
+
+
+LITTLE = 256 << 10
+"""Bytes of an arena that stays in a core's cache: up to here, steps that could run at the same time share no memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,24 @@ def lay_out(lives: Sequence[Life], alignment: int = 256) -> Layout:
             ranked.remove(top)
             ranked.insert(0, top)
     return best
+
+
+def lay_out_apart(lives: Sequence[Life], spans: Sequence[tuple[int, int]], alignment: int = 256) -> Layout:
+    """``lay_out`` so that steps that may run at the same time can: what one of them uses lives as long as all do.
+
+    ``spans`` has the first and the last of these for each step. They share memory all the same, and so run in order,
+    where the arena would take more than it would for steps in order, and more than ``LITTLE`` bytes. The lower bound is
+    that of steps in order.
+    """
+    apart = [Life(life.nbytes, spans[life.first][0], spans[life.last][1]) for life in lives]
+    in_order = lay_out(lives, alignment)
+    if apart == list(lives):
+        return in_order
+    most = max(in_order.nbytes, LITTLE)
+    if _most_at_once(apart, [life.nbytes for life in apart]) > most:
+        return in_order
+    layout = lay_out(apart, alignment)
+    return replace(layout, lower_bound=in_order.lower_bound) if layout.nbytes <= most else in_order
 
 
 _ORDERS: tuple[Callable[[Life, int], tuple[int, ...]], ...] = (

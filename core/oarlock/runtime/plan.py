@@ -25,7 +25,7 @@ from oarlock.runtime.array import DeviceArray, empty, from_numpy
 from oarlock.runtime.device import Device
 from oarlock.runtime.fast import Recipe, run_plan
 from oarlock.runtime.kernels import Progress
-from oarlock.runtime.layout import Life, lay_out
+from oarlock.runtime.layout import Life, lay_out_apart
 from oarlock.runtime.library import run_operator
 from oarlock.runtime.lowering import lowered, ready
 from oarlock.runtime.memory import Buffer
@@ -33,6 +33,7 @@ from oarlock.runtime.outcome import Part
 from oarlock.runtime.profile import active
 from oarlock.runtime.program import Program
 from oarlock.runtime.segment import Segment
+from oarlock.runtime.strands import groups, spans
 from oarlock.runtime.stream import check_stream
 
 __all__ = ["Launch", "LibraryStep", "Operand", "Plan", "Step"]
@@ -231,7 +232,9 @@ class Plan:
         temporaries = [v for v in first if v not in kept]
         limits = self.device.target.limits
         lives = [Life(self.nbytes(v), first[v], last[v]) for v in temporaries]
-        layout = lay_out(lives, max(256, limits.binding_alignment or 1))
+        whole = self.device.can.plans is not None  # else launches are given one by one, in order
+        launches = [step if whole and isinstance(step, Launch) else None for step in self.steps]
+        layout = lay_out_apart(lives, spans(groups(launches, self.nbytes, {})), max(256, limits.binding_alignment or 1))
         known = {*first, *kept, *self.arguments}
         self._empty = [v for v in last if v not in known]  # nobody computes a value without elements
         self.arena_bytes = layout.nbytes

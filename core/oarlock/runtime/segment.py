@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from oarlock.ir import Value
 from oarlock.runtime.device import NULL_BYTES, Device
 from oarlock.runtime.lane import Lane
 from oarlock.runtime.program import PreparedPlan
+from oarlock.runtime.strands import Group, groups
 
 if TYPE_CHECKING:
     from oarlock.runtime.plan import Launch
@@ -41,7 +43,9 @@ class Segment:
         self._scalars: list[tuple[int, KernelSignature, int, int]] = []
         """(step, its signature, position in the scalar block, slot) of what is another number in each run."""
         steps: list[LaunchStep] = []
-        for position, launch in enumerate(launches):
+        found = groups(launches, sizes.__getitem__, offsets)
+        ordered = [(launches[p], strand) for group in found for p, strand in _numbered(group, launches)]
+        for position, (launch, strand) in enumerate(ordered):
             signature = launch.signature
             values: list[int | float] = []
             bindings: list[tuple[int, int, int]] = []
@@ -58,7 +62,7 @@ class Segment:
                 values.append(0 if isinstance(scalar, Value) else scalar)
             block = signature.pack(values)
             steps.append(
-                LaunchStep(launch.program, signature.name, launch.grid, signature.block, tuple(bindings), block)
+                LaunchStep(launch.program, signature.name, launch.grid, signature.block, tuple(bindings), block, strand)
             )
         self.slots = tuple(numbers)
         """What it is bound to: slots of the plan."""
@@ -86,3 +90,13 @@ class Segment:
         for position, signature, i, slot in self._scalars:
             patches.append((position, *signature.field(i, places[slot])))
         return patches
+
+
+def _numbered(group: Group, launches: Sequence[Launch]) -> list[tuple[int, int]]:
+    """Positions with their strand's number: 0 where there is one alone, else from 1 on, few blocks before many.
+
+    Whoever takes work in this order ends with pieces that are small.
+    """
+    ordered = sorted(group, key=lambda strand: math.prod(launches[strand[0]].grid))
+    first = 1 if len(group) > 1 else 0
+    return [(position, number) for number, strand in enumerate(ordered, first) for position in strand]

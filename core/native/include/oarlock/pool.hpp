@@ -31,6 +31,8 @@ struct Work {
     const void *scalars;
     Grid grid;
     Grid cuts;
+    std::uint64_t pieces;        // that threads take one by one: the boxes, or 0 for what is another work's `next`
+    const Work *next = nullptr;  // runs on the same thread, after this one; both are a single box
 
     // Cuts the grid into about `wanted` boxes, the slowest dimension first.
     Work(Kernel kernel_, void *const *buffers_, const void *scalars_, const Grid &grid_, std::uint64_t wanted)
@@ -39,9 +41,11 @@ struct Work {
             cuts[axis] = static_cast<std::uint32_t>(std::min<std::uint64_t>(grid[axis], wanted));
             wanted = (wanted + cuts[axis] - 1) / cuts[axis];
         }
+        pieces = std::uint64_t(cuts[0]) * cuts[1] * cuts[2];
     }
 
-    std::uint64_t size() const { return std::uint64_t(cuts[0]) * cuts[1] * cuts[2]; }
+    // How many boxes a launch on `threads` threads is cut into: what is left to one of them at the end is small.
+    static std::uint64_t wanted(unsigned threads) { return threads > 1 ? std::uint64_t(threads) * 16 : 1; }
 
     void run(std::uint64_t piece) const {
         std::uint32_t begin[3], end[3];
@@ -52,6 +56,23 @@ struct Work {
             end[axis] = static_cast<std::uint32_t>(grid[axis] * (at + 1) / cuts[axis]);
         }
         kernel(buffers, scalars, begin, end);
+        if (next != nullptr) next->run(0);
+    }
+};
+
+// Works that do not depend on each other: their pieces are one list.
+struct Batch {
+    const Work *works;
+    std::uint64_t pieces = 0;
+
+    Batch(const Work *works_, std::size_t count) : works(works_) {
+        for (std::size_t i = 0; i < count; ++i) pieces += works[i].pieces;
+    }
+
+    void run(std::uint64_t piece) const {
+        const Work *work = works;
+        for (; piece >= work->pieces; ++work) piece -= work->pieces;
+        work->run(piece);
     }
 };
 
@@ -72,24 +93,30 @@ class ThreadPool {
         return *pool;
     }
 
-    // Runs a launch on up to `threads` threads, the caller among them, and returns when all of it is done. Where
-    // another thread's launch has the pool, the caller does its work alone.
+    // Runs a launch on up to `threads` threads, the caller among them, and returns when all of it is done.
     void launch(Kernel kernel, void *const *buffers, const void *scalars, const Grid &grid, unsigned threads) {
-        const std::uint64_t wanted = threads > 1 ? std::uint64_t(threads) * kPiecesPerThread : 1;
-        const Work work(kernel, buffers, scalars, grid, wanted);
+        const Work work(kernel, buffers, scalars, grid, Work::wanted(threads));
+        run(Batch(&work, 1), threads);
+    }
+
+    // Runs works on up to `threads` threads, the caller among them, and returns when all are done. Where another
+    // thread's work has the pool, the caller does its own alone.
+    void run(const Batch &batch, unsigned threads) {
         std::unique_lock<std::mutex> owner(owner_, std::defer_lock);
-        if (work.size() == 1 || !owner.try_lock()) {
-            for (std::uint64_t piece = 0; piece < work.size(); ++piece) work.run(piece);
+        if (batch.pieces == 1 || threads <= 1 || !owner.try_lock()) {
+            for (std::uint64_t piece = 0; piece < batch.pieces; ++piece) batch.run(piece);
             return;
         }
         start(threads - 1);
-        publish(work, std::min<std::uint64_t>(threads, work.size()) - 1);
-        drain(work);
+        publish(batch, std::min<std::uint64_t>(threads, batch.pieces) - 1);
+        drain(batch);
         finish();
     }
 
+    // Whether another thread looks for work, so that telling it takes next to nothing.
+    bool awake() const { return awake_.load(std::memory_order_relaxed) != 0; }
+
   private:
-    static constexpr unsigned kPiecesPerThread = 16;  // what is left to one of them at the end is small
     static constexpr int kSpins = 2000;  // some tens of microseconds: less than a sleeping thread takes to wake
 
     static std::atomic<ThreadPool *> &instance() {
@@ -119,11 +146,11 @@ class ThreadPool {
         }
     }
 
-    void publish(const Work &work, std::uint64_t helpers) {
+    void publish(const Batch &batch, std::uint64_t helpers) {
         next_.store(0);
         {
             std::lock_guard<std::mutex> lock(state_);
-            work_ = &work;
+            batch_ = &batch;
             helpers_ = helpers;
             round_.fetch_add(1);
         }
@@ -131,15 +158,15 @@ class ThreadPool {
     }
 
     // Takes pieces until none is left.
-    void drain(const Work &work) {
-        for (std::uint64_t piece; (piece = next_.fetch_add(1)) < work.size();) work.run(piece);
+    void drain(const Batch &batch) {
+        for (std::uint64_t piece; (piece = next_.fetch_add(1)) < batch.pieces;) batch.run(piece);
     }
 
     // Closes the work to late helpers, and waits for those at it.
     void finish() {
         {
             std::lock_guard<std::mutex> lock(state_);
-            work_ = nullptr;
+            batch_ = nullptr;
         }
         for (int spin = 0; spin < kSpins && active_.load() != 0; ++spin) relax();
         std::unique_lock<std::mutex> lock(state_);
@@ -148,31 +175,33 @@ class ThreadPool {
 
     void work_forever() {
         for (std::uint64_t seen = 0;;) {
+            awake_.fetch_add(1);
             for (int spin = 0; spin < kSpins && round_.load() == seen; ++spin) relax();
-            const Work *work = nullptr;
+            awake_.fetch_sub(1);
+            const Batch *batch = nullptr;
             {
                 std::unique_lock<std::mutex> lock(state_);
                 wake_.wait(lock, [&] { return round_.load() != seen; });
                 seen = round_.load();
-                if (work_ != nullptr && helpers_ > 0) {
+                if (batch_ != nullptr && helpers_ > 0) {
                     --helpers_;
                     active_.fetch_add(1);
-                    work = work_;
+                    batch = batch_;
                 }
             }
-            if (work == nullptr) continue;
-            drain(*work);
+            if (batch == nullptr) continue;
+            drain(*batch);
             std::lock_guard<std::mutex> lock(state_);
             if (active_.fetch_sub(1) == 1) done_.notify_one();
         }
     }
 
-    std::mutex owner_;  // held by the thread whose launch has the pool
-    std::mutex state_;  // guards work_ and helpers_, and the changes of round_ and active_ that threads sleep on
+    std::mutex owner_;  // held by the thread whose work has the pool
+    std::mutex state_;  // guards batch_ and helpers_, and the changes of round_ and active_ that threads sleep on
     std::condition_variable wake_, done_;
     std::atomic<std::uint64_t> next_{0}, round_{0};
-    std::atomic<unsigned> active_{0};
-    const Work *work_ = nullptr;
+    std::atomic<unsigned> active_{0}, awake_{0};
+    const Batch *batch_ = nullptr;
     std::uint64_t helpers_ = 0;
     unsigned workers_ = 0;
 };
