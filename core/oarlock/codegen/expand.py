@@ -1,8 +1,9 @@
 """Expansion: operators that one kernel cannot do well become several, before fusion.
 
-A sort becomes passes by digits where a block walks a row alone, and passes that merge runs of doubling width where
-threads share it; a long scan over few rows becomes scans of pieces, a scan of
-their totals, and an addition. A convolution gets its image padded, and split into phases where it strides, so that
+A sort of many short rows becomes one kernel that sorts them side by side, which also finds the first ones alone; other
+sorts become passes by digits where a block walks a row alone, and passes that merge runs of doubling width where
+threads share it. A long scan over few rows becomes totals of pieces, a scan of these, and scans of the pieces, which
+begin there. A convolution gets its image padded, and split into phases where it strides, so that
 what a tile needs lies side by side; a matrix product gets a transposed copy of an operand that does not.
 """
 
@@ -17,8 +18,7 @@ from oarlock import dtypes
 from oarlock.codegen.attention import expand_attention
 from oarlock.codegen.free import is_free, memory_of
 from oarlock.codegen.images import window_product
-from oarlock.codegen.lower.anchors import pairs
-from oarlock.codegen.lower.elementwise import identity
+from oarlock.codegen.lower.anchors import accumulator, pairs
 from oarlock.codegen.lower.matrix import matrix_kind
 from oarlock.codegen.lower.radix import digits
 from oarlock.codegen.lower.subject import fixed_values, operator_subject
@@ -28,7 +28,7 @@ from oarlock.codegen.schedule import RULES, Choice, put_schedule, schedule_of
 from oarlock.codegen.schedule_dialect import SCHEDULE
 from oarlock.codegen.siblings import join_siblings
 from oarlock.codegen.values import ints, numel, shape_of
-from oarlock.ir import Attribute, Context, Operation, Value
+from oarlock.ir import Attribute, Context, Operation, TensorType, Value
 from oarlock.ops import ArrayBuilder, array_context, tensor
 from oarlock.target import Target
 
@@ -36,18 +36,22 @@ __all__ = ["Claim", "expand"]
 
 RADIX_LEAST = 64
 """Keys of a row from which on passes by digits repay their tables of counts."""
+NETWORK_MOST = 2048
+"""Keys of a row up to which many rows are sorted side by side."""
 REPEATS = 64
 """Readings of each element from which on a copy of a few is repaid."""
 SCAN_PIECE = 256
-"""Elements of one piece of a long scan."""
+"""Elements of one piece of a long scan where threads walk the pieces."""
 MANY_ROWS = 256
 """With so many rows a long scan is parallel enough as it is."""
 
+SCAN_STRETCH = 4096
+"""Elements of one piece of a long scan where blocks walk alone."""
+MANY_STRETCHES = 16
+"""With so many rows these do without pieces."""
+
 WIDEST_CONCAT = 16
 """Operands of one concatenation: each element asks every operand whether it lies there."""
-
-_COMBINE = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
-
 
 Claim = Callable[[Operation], object | None]
 """Gives an adapter's own kernel for an operation, or None."""
@@ -117,6 +121,8 @@ def _sort(op: Operation, context: Context, target: Target) -> list[Value]:
     assert isinstance(axis, int)
     shape = shape_of(x)
     dtype = tensor(op.results[1]).dtype
+    if _fits_network(shape, axis, target):
+        return _sort_rows(b, op, axis)
     if shape[axis] >= RADIX_LEAST and numel(x) and not target.has_threads:
         return _sort_by_digits(b, op, axis)
     keys, positions = x, b("iota", shape=shape, axis=axis, dtype=dtypes.int32)
@@ -130,6 +136,47 @@ def _sort(op: Operation, context: Context, target: Target) -> list[Value]:
         keys, positions = b.create("schedule.merge_pass", (keys, positions), attributes).results
         width *= 2
     return [keys, b.convert(positions, dtype)]
+
+
+def _fits_network(shape: tuple[int, ...], axis: int, target: Target) -> bool:
+    """Whether there are rows enough for all lanes of a vector, and each fits private memory."""
+    width, length = target.limits.vector_width, shape[axis]
+    if target.has_threads or width < 2 or not 2 <= length <= NETWORK_MOST:
+        return False
+    return math.prod(d for i, d in enumerate(shape) if i != axis) >= width
+
+
+def _sort_rows(b: ArrayBuilder, op: Operation, axis: int) -> list[Value]:
+    (x,) = op.operands
+    shape = shape_of(x)
+    cuts = _first_ones(op, axis)
+    if cuts:
+        shape = shape_of(cuts[0].result)
+    kinds = [TensorType(tensor(x).dtype, shape)]
+    if op.results[1].uses:
+        kinds.append(TensorType(dtypes.int32, shape))
+    attributes: dict[str, Attribute] = {"axis": axis, "descending": bool(op.attributes.get("descending", False))}
+    found = b.create("schedule.sort_rows", (x,), attributes, kinds).results
+    made = [found[0], b.convert(found[-1], tensor(op.results[1]).dtype)]  # nobody asks for positions that are not there
+    for cut in cuts:
+        cut.result.replace_all_uses_with(made[op.results.index(cut.operands[0])])
+        cut.erase()
+    return made
+
+
+def _first_ones(op: Operation, axis: int) -> list[Operation]:
+    """The slices that take the same number of first ones of a sort's results, where nothing else is asked of it."""
+    cuts = [user for result in op.results for user, _ in result.uses]
+    whole = shape_of(op.operands[0])
+    for cut in cuts:
+        if cut.name != "array.slice" or any(ints(cut, "starts")) or any(step != 1 for step in ints(cut, "steps")):
+            return []
+        shape = shape_of(cut.result)
+        if shape != shape_of(cuts[0].result) or shape[axis] == 0:
+            return []
+        if any(d != n for i, (d, n) in enumerate(zip(shape, whole, strict=True)) if i != axis):
+            return []
+    return cuts
 
 
 def _sort_by_digits(b: ArrayBuilder, op: Operation, axis: int) -> list[Value]:
@@ -152,51 +199,31 @@ def _sort_by_digits(b: ArrayBuilder, op: Operation, axis: int) -> list[Value]:
 
 
 def _scan(op: Operation, context: Context, target: Target) -> list[Value] | None:
+    """Cut few long lines into pieces: their totals first, a scan of these, and then all pieces at once."""
     (x,) = op.operands
     axis = op.attributes["axis"]
     assert isinstance(axis, int)
     shape = shape_of(x)
     length = shape[axis]
-    if length <= 4 * SCAN_PIECE or math.prod(shape) // length >= MANY_ROWS:
+    piece, rows = (SCAN_PIECE, MANY_ROWS) if target.has_threads else (SCAN_STRETCH, MANY_STRETCHES)
+    if length <= 4 * piece or math.prod(shape) // length >= rows:
         return None
     b = _builder(op, context)
-    kind = str(op.attributes["kind"])
-    reverse, exclusive = bool(op.attributes.get("reverse", False)), bool(op.attributes.get("exclusive", False))
+    kind, reverse = str(op.attributes["kind"]), bool(op.attributes.get("reverse", False))
+    many = -(-length // piece) - 1  # the last one's total is not asked for
+    begin = length - many * piece if reverse else 0
+    starts = tuple(begin if i == axis else 0 for i in range(len(shape)))
+    limits = tuple(begin + many * piece if i == axis else d for i, d in enumerate(shape))
+    wide = accumulator(kind, tensor(x).dtype)
+    whole = b.convert(b("slice", x, starts=starts, limits=limits, steps=tuple(1 for _ in shape)), wide)
+    split = b("reshape", whole, shape=(*shape[:axis], many, piece, *shape[axis + 1 :]))
+    totals = b(f"reduce_{kind}", split, axes=(axis + 1,), keepdims=False)
     if reverse:
-        x = b("reverse", x, axes=(axis,))
-    result = _scan_pieces(b, x, kind, axis)
-    if exclusive:
-        neutral = b.constant(np.asarray(identity(kind, tensor(x).dtype)), tensor(x).dtype)
-        zeros = tuple(0 for _ in shape)
-        limits = tuple(d - 1 if i == axis else d for i, d in enumerate(shape))
-        result = b("slice", result, starts=zeros, limits=limits, steps=tuple(1 for _ in shape))
-        low = tuple(1 if i == axis else 0 for i in range(len(shape)))
-        result = b("pad", result, neutral, low=low, high=zeros, interior=zeros)
-    return [b("reverse", result, axes=(axis,)) if reverse else result]
-
-
-def _scan_pieces(b: ArrayBuilder, x: Value, kind: str, axis: int) -> Value:
-    """Inclusive forward scan through pieces of SCAN_PIECE."""
-    shape = shape_of(x)
-    dtype = tensor(x).dtype
-    wide = dtypes.float32 if dtype.is_float and dtype.bits == 16 and kind in ("sum", "prod") else dtype
-    x = b.convert(x, wide)
-    length = shape[axis]
-    pieces = -(-length // SCAN_PIECE)
-    neutral = b.constant(np.asarray(identity(kind, wide)), wide)
-    zeros = tuple(0 for _ in shape)
-    high = tuple(pieces * SCAN_PIECE - length if i == axis else 0 for i in range(len(shape)))
-    padded = b("pad", x, neutral, low=zeros, high=high, interior=zeros)
-    split = (*shape[:axis], pieces, SCAN_PIECE, *shape[axis + 1 :])
-    inner = b("scan", b("reshape", padded, shape=split), kind=kind, axis=axis + 1, reverse=False, exclusive=False)
-    starts = tuple(SCAN_PIECE - 1 if i == axis + 1 else 0 for i in range(len(split)))
-    totals = b("slice", inner, starts=starts, limits=split, steps=tuple(1 for _ in split))
-    before = b("scan", totals, kind=kind, axis=axis, reverse=False, exclusive=True)
-    joined = b(
-        "reshape", b(_COMBINE[kind], before, inner), shape=(*shape[:axis], pieces * SCAN_PIECE, *shape[axis + 1 :])
-    )
-    result = b("slice", joined, starts=zeros, limits=shape, steps=tuple(1 for _ in shape))
-    return b.convert(result, dtype)
+        totals = b("reverse", totals, axes=(axis,))
+    before = b("scan", totals, kind=kind, axis=axis, reverse=False, exclusive=False)
+    attributes: dict[str, Attribute] = {"kind": kind, "axis": axis, "piece": piece, "reverse": reverse}
+    attributes["exclusive"] = bool(op.attributes.get("exclusive", False))
+    return [b.create("schedule.scan_pieces", (x, before), attributes).result]
 
 
 def _broadcast(op: Operation, context: Context, target: Target) -> list[Value] | None:

@@ -39,6 +39,24 @@ SCHEDULE = Dialect(
             infer=lambda types, attributes: tuple(types),
         ),
         OpDefinition(
+            "schedule.scan_pieces",
+            "A scan, in which every ``piece`` elements along ``axis`` in the order of the walk, but the first ones, "
+            "begin with what the second operand holds for those before them.",
+            operands=2,
+            attributes={"kind": str, "axis": int, "reverse": bool, "exclusive": bool, "piece": int},
+            traits=frozenset({traits.PURE}),
+            infer=lambda types, attributes: (types[0],),
+        ),
+        OpDefinition(
+            "schedule.sort_rows",
+            "The values along ``axis`` in order, NaN last, and the positions they came from, if there is a second "
+            "result: equal values then keep their order.",
+            operands=1,
+            results=None,
+            attributes={"axis": int, "descending": bool},
+            traits=frozenset({traits.PURE}),
+        ),
+        OpDefinition(
             "schedule.copy",
             "The same values, laid out in memory in row-major order. ``panels`` are (panels, steps, width) of a matrix "
             "of as many rows as steps, which is copied row by row.",

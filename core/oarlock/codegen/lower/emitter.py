@@ -149,9 +149,9 @@ class Emitter:
 
     def reload(self, v: Value, index: Index) -> Value:
         """Load an element of the output ``v`` that this kernel has stored."""
-        name = self.outputs[v]
-        linear = self.b.add(index.linear(self.b), self.b.arguments[f"offset_{name}"])
-        return self.b.load(self.b.arguments[name], linear)
+        place = self.place(v, index)
+        lanes = 1 if self._wide is None else self._width(place)
+        return self.b.load(self.b.arguments[self.outputs[v]], place, lanes)
 
     def place(self, v: Value, index: Index) -> Value:
         """Which element of its buffer element ``index`` of the output ``v`` is."""
@@ -169,11 +169,17 @@ class Emitter:
             element = self.b.splat(element, lanes)
         self.b.store(self.b.arguments[self.outputs[v]], place, element, stream and lanes > 1)
 
+    @property
+    def is_wide(self) -> bool:
+        """Whether a vector loop is being emitted."""
+        return self._wide is not None
+
     def prefetch(self, v: Value, index: Index) -> None:
-        """In a vector loop, say that what stands from ``index`` on, in ``v`` or past its end, is read soon."""
+        """In a vector loop, say that what stands from ``index`` on, in ``v`` or past its end, is read soon; ``v`` is in
+        memory or an output."""
         if self._wide is None:
             return
-        name = self.leaves[v]
+        name = self.leaves[v] if v in self.leaves else self.outputs[v]
         self.b.prefetch(self.b.arguments[name], self.b.add(index.linear(self.b), self.b.arguments[f"offset_{name}"]))
 
     def call(self, grid: tuple[int, int, int], label: str) -> KernelCall:

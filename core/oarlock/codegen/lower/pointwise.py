@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from oarlock.codegen.free import significant
+from oarlock.codegen.free import memory_of, significant
 from oarlock.codegen.groups import Group
 from oarlock.codegen.lower.call import KernelCall
 from oarlock.codegen.lower.domain import cuts, member_index, run_of, runs_between, turned_dim, walk_runs
@@ -164,6 +164,8 @@ def _blocks(
 def _is_walked(leaf: Value, group: Group) -> bool:
     """Whether a long array is read once, in the order of the domain: the results that are streamed keep the processor
     so busy with waiting that it does not reach for the array far enough by itself."""
+    if any(m.name == "array.gather" and memory_of(m.operands[0]) is leaf for m in group.members):
+        return False
     return is_streamed(leaf, RULES) and significant(shape_of(leaf)) == significant(group.domain)
 
 

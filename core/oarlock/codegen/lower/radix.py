@@ -45,16 +45,15 @@ def digits(dtype: DType, length: int) -> list[tuple[int, int]]:
 
 
 def ordered(b: KernelBuilder, key: Value, descending: bool) -> Value:
-    """An unsigned number that orders as ``key`` does: both zeros alike, NaN last either way."""
+    """An unsigned number that orders as ``key`` does: both zeros alike, NaN above all, or below all of a sort that is
+    ``descending``."""
     dtype = dtype_of(key)
     bits = max(32, dtype.bits)
     signed, unsigned = (dtypes.int32, dtypes.uint32) if bits == 32 else (dtypes.int64, dtypes.uint64)
     if not dtype.is_float:
         least = -(1 << (dtype.bits - 1)) if dtype.kind == "int" else 0
         number = b.bitcast(b.convert(key, signed), unsigned) if dtype.kind == "int" else b.convert(key, unsigned)
-        number = b.sub(number, b.const(least, unsigned))
-        greatest = b.const((1 << key_bits(dtype)) - 1, unsigned)
-        return b.sub(greatest, number) if descending else number
+        return b.sub(number, b.const(least, unsigned))
     real = dtypes.float32 if bits == 32 else dtypes.float64
     x = b.convert(key, real)
     x = b.select(b.eq(x, b.const(0, real)), b.const(0, real), x)
@@ -62,9 +61,7 @@ def ordered(b: KernelBuilder, key: Value, descending: bool) -> Value:
     negative = b.lt(raw, b.const(0, signed))
     turned = b.select(negative, b.const(-1, signed), b.const(1 << (bits - 1), signed))
     number = b.emit("xor", (b.bitcast(raw, unsigned), b.bitcast(turned, unsigned)))
-    greatest = b.const((1 << bits) - 1, unsigned)
-    number = b.sub(greatest, number) if descending else number
-    return b.select(b.is_nan(x), greatest, number)
+    return b.select(b.is_nan(x), b.const(0 if descending else (1 << bits) - 1, unsigned), number)
 
 
 def radix_pass(s: Solitary) -> KernelCall:
@@ -88,7 +85,8 @@ def radix_pass(s: Solitary) -> KernelCall:
         b.store(counts, d, b.i(0))
         return []
 
-    def begin(d: Value, carried: list[Value]) -> list[Value]:
+    def begin(i: Value, carried: list[Value]) -> list[Value]:
+        d = b.sub(last, i) if descending else i
         here = b.load(counts, d)
         b.store(counts, d, carried[0])
         return [b.add(carried[0], here)]

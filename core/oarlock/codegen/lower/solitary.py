@@ -1,4 +1,4 @@
-"""Kernels of operators that take no part in fusion: scatter, merging of sorted runs, and scans along an axis.
+"""Kernels of operators that take no part in fusion: what they share, and merging of sorted runs.
 
 Each works on lanes: a lane is one position in all dimensions but the axis. They are deterministic: what meets at one
 element is applied in order by one thread.
@@ -13,17 +13,16 @@ from typing import Literal
 from oarlock import dtypes
 from oarlock.codegen.kernel import KernelBuilder
 from oarlock.codegen.kernel.builder import dtype_of
-from oarlock.codegen.lower.anchors import accumulator
 from oarlock.codegen.lower.call import KernelCall
-from oarlock.codegen.lower.elementwise import combine, identity
 from oarlock.codegen.lower.emitter import EmitElement, Emitter
-from oarlock.codegen.lower.index import Index, split_linear
+from oarlock.codegen.lower.index import Index, Run, single, split_linear
+from oarlock.codegen.lower.network import sort_rows
 from oarlock.codegen.lower.radix import radix_pass
-from oarlock.codegen.lower.views import to_index
+from oarlock.codegen.lower.scan import scan
+from oarlock.codegen.lower.scatter import scatter
 from oarlock.codegen.values import shape_of
 from oarlock.dtypes import DType
 from oarlock.ir import Operation, Value
-from oarlock.ops import tensor
 from oarlock.target import Target
 
 __all__ = ["SOLITARY_KERNELS", "Solitary"]
@@ -45,6 +44,7 @@ class Solitary:
     ) -> None:
         self.op = op
         self.target = target
+        self._given = (op, leaves, outputs, target, table, index)
         self.threads = min(THREADS, target.limits.max_threads) if target.has_threads else 1
         reads_back = op.name == "array.scatter" and op.attributes["kind"] != "set"
         access: Literal["write", "both"] = "both" if reads_back else "write"
@@ -53,6 +53,10 @@ class Solitary:
         axis = op.attributes["axis"]
         assert isinstance(axis, int)
         self.axis = axis
+
+    def anew(self) -> Solitary:
+        """The same operator, of which nothing is lowered yet."""
+        return Solitary(*self._given)
 
     def walk(self, count: int, body: Callable[[Value], None], work: int = 1) -> tuple[int, int, int]:
         """Visit 0..count, each in one thread; ``work`` is about the elements that a visit touches."""
@@ -86,69 +90,16 @@ class Solitary:
         """The index of ``v`` in a lane at ``position`` along the axis."""
         return self.e.index_of_dims(v, [position if d == self.axis else p for d, p in enumerate(lane)])
 
+    def run(self, v: Value, first: int, end: int, position: Value) -> tuple[Run, ...]:
+        """The run over dimensions ``first..end`` of ``v`` at ``position``: none where that is no dimension."""
+        e, dims = self.e, shape_of(v)[first:end]
+        if len(dims) < 2:
+            return tuple(single(d, e.size(d, v, first), position) for d in dims)
+        total = e.size(math.prod(dims), "run", v, first, end)
+        return (Run(dims, total, position, lambda i: e.size(dims[i], v, first + i)),)
+
     def call(self, grid: tuple[int, int, int], label: str) -> KernelCall:
         return self.e.call(grid, label)
-
-
-def _scatter(s: Solitary) -> KernelCall:
-    """Copy x, then apply the updates in order; each visit owns a stretch of one lane."""
-    e, b = s.e, s.e.b
-    x, indices, updates = s.op.operands
-    (result,) = s.op.results
-    kind = str(s.op.attributes["kind"])
-    shape, table = shape_of(x), shape_of(indices)
-    lanes = math.prod(d for i, d in enumerate(shape) if i != s.axis)
-    stretches = 1 if lanes >= 64 else max(1, min(64, shape[s.axis] // 64))
-    per = -(-shape[s.axis] // stretches)
-    size = e.size(shape[s.axis], x, s.axis)
-    stretch, pieces = e.size(per, "stretch"), e.size(stretches, "pieces")
-    count = math.prod(table)
-    dtype = tensor(x).dtype
-    reducing = {"add": "sum", "multiply": "prod", "minimum": "min", "maximum": "max"}.get(kind)
-
-    def body(i: Value) -> None:
-        lane = s.lane(x, b.quot(i, pieces))
-        low = b.mul(b.rem(i, pieces), stretch)
-        high = b.min(b.add(low, stretch), size)
-
-        def copy(a: Value, _: list[Value]) -> list[Value]:
-            at = s.at(x, lane, a)
-            e.store(result, at, e.value(x, at))
-            return []
-
-        e.loop(low, high, copy)
-
-        def apply(k: Value, _: list[Value]) -> list[Value]:
-            place = Index.of_dims((count,), (e.size(count, "updates"),), (k,))
-            position = e.value(indices, place.reshape(b, table, lambda d: e.size(table[d], indices, d)))
-            target = to_index(b, position)
-            inside = b.and_(b.le(low, target), b.lt(target, high))
-
-            def write() -> list[Value]:
-                rest = [*lane[: s.axis], *_spread(e, indices, k, count), *lane[s.axis + 1 :]]
-                update = e.value(updates, e.index_of_dims(updates, rest))
-                at = s.at(x, lane, target)
-                if reducing is not None:
-                    current = e.reload(result, at)
-                    wide = accumulator(reducing, dtype)
-                    update = b.convert(combine(b, reducing, b.convert(current, wide), b.convert(update, wide)), dtype)
-                e.store(result, at, update)
-                return []
-
-            e.branch(inside, write)
-            return []
-
-        e.loop(b.i(0), e.size(count, "updates"), apply)
-
-    grid = s.walk(lanes * stretches, body, per + count)
-    return s.call(grid, f"scatter_{kind}")
-
-
-def _spread(e: Emitter, indices: Value, k: Value, count: int) -> list[Value]:
-    """Position ``k`` in row-major order as a position in each dimension of ``indices``."""
-    table = shape_of(indices)
-    linear = Index.of_dims((count,), (e.size(count, "updates"),), (k,))
-    return linear.reshape(e.b, table, lambda d: e.size(table[d], indices, d)).dims(e.b)
 
 
 def _merge_pass(s: Solitary) -> KernelCall:
@@ -209,38 +160,12 @@ def precedes(b: KernelBuilder, x: Value, y: Value, descending: bool) -> Value:
     return less
 
 
-def _scan(s: Solitary) -> KernelCall:
-    """One visit walks a lane and carries the running result."""
-    e, b = s.e, s.e.b
-    (x,) = s.op.operands
-    (result,) = s.op.results
-    kind = str(s.op.attributes["kind"])
-    shape = shape_of(x)
-    lanes = math.prod(d for i, d in enumerate(shape) if i != s.axis)
-    size = e.size(shape[s.axis], x, s.axis)
-    dtype = tensor(x).dtype
-    wide = accumulator(kind, dtype)
-    reverse, exclusive = bool(s.op.attributes.get("reverse", False)), bool(s.op.attributes.get("exclusive", False))
-
-    def body(i: Value) -> None:
-        lane = s.lane(x, i)
-
-        def step(a: Value, carried: list[Value]) -> list[Value]:
-            position = b.sub(b.sub(size, b.i(1)), a) if reverse else a
-            at = s.at(x, lane, position)
-            after = combine(b, kind, carried[0], b.convert(e.value(x, at), wide))
-            e.store(result, at, b.convert(carried[0] if exclusive else after, dtype))
-            return [after]
-
-        e.loop(b.i(0), size, step, [b.const(identity(kind, wide), wide)])
-
-    return s.call(s.walk(lanes, body, shape[s.axis]), f"scan_{kind}")
-
-
 SOLITARY_KERNELS: dict[str, Callable[[Solitary], KernelCall]] = {
-    "array.scatter": _scatter,
-    "array.scan": _scan,
+    "array.scatter": scatter,
+    "array.scan": scan,
+    "schedule.scan_pieces": scan,
     "schedule.merge_pass": _merge_pass,
     "schedule.radix_pass": radix_pass,
+    "schedule.sort_rows": sort_rows,
 }
 """How each solitary operator is lowered."""

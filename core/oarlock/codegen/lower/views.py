@@ -17,6 +17,11 @@ from oarlock.ops import tensor
 
 __all__ = ["ELEMENTS", "to_index"]
 
+FAR_BYTES = 4 << 20
+"""From here on rows that are gathered are not at hand in a cache."""
+ROWS_AHEAD = 4
+"""How many rows ahead these are brought closer, where they are read in vectors: no processor foresees them."""
+
 
 def _number(op: Operation, name: str) -> int:
     value = op.attributes[name]
@@ -160,11 +165,20 @@ def _gather(e: Emitter, op: Operation, index: Index) -> Value:
     if numel(x) == 0:
         raise UnsupportedError("gather from an empty tensor has no element")
     size = e.size(source[axis], x, axis)
-    position = b.min(b.max(to_index(b, e.value(indices, at)), b.i(0)), b.sub(size, b.i(1)))
     before = index.select_dims(b, list(range(axis)), source[:axis])
     tail = [axis + width + i for i in range(len(source) - axis - 1)]
     after = index.select_dims(b, tail, source[axis + 1 :])
-    return e.value(x, Index((*before.runs, single(source[axis], size, position), *after.runs)))
+
+    def row(place: Index) -> Index:
+        position = b.min(b.max(to_index(b, e.value(indices, place)), b.i(0)), b.sub(size, b.i(1)))
+        return Index((*before.runs, single(source[axis], size, position), *after.runs))
+
+    if e.is_wide and x in e.leaves and indices in e.leaves and numel(x) * tensor(x).dtype.itemsize >= FAR_BYTES:
+        count = e.size(numel(indices), "indices", indices)
+        later = b.min(b.add(at.linear(b), b.i(ROWS_AHEAD)), b.sub(count, b.i(1)))
+        whole = Index((Run(table, count, later, lambda i: e.size(table[i], indices, i)),)) if table else at
+        e.prefetch(x, row(whole))
+    return e.value(x, row(at))
 
 
 def to_index(b: KernelBuilder, position: Value) -> Value:
