@@ -167,14 +167,14 @@ _LOWERING = (
     Mutation(
         "gather_not_clamped_below",
         "lower.views",
-        "b.max(to_index(b, e.value(indices, at)), b.i(0))",
-        "b.max(to_index(b, e.value(indices, at)), b.sub(b.i(1), size))",
+        "b.max(to_index(b, e.value(indices, place)), b.i(0))",
+        "b.max(to_index(b, e.value(indices, place)), b.sub(b.i(1), size))",
     ),
     Mutation(
         "gather_clamped_short",
         "lower.views",
-        "position = b.min(b.max(to_index(b, e.value(indices, at)), b.i(0)), b.sub(size, b.i(1)))",
-        ("position = b.min(b.max(to_index(b, e.value(indices, at)), b.i(0)), b.max(b.i(0), b.sub(size, b.i(2))))"),
+        "position = b.min(b.max(to_index(b, e.value(indices, place)), b.i(0)), b.sub(size, b.i(1)))",
+        ("position = b.min(b.max(to_index(b, e.value(indices, place)), b.i(0)), b.max(b.i(0), b.sub(size, b.i(2))))"),
     ),
     Mutation(
         "iota_of_first_axis",
@@ -262,15 +262,15 @@ _LOWERING = (
     ),
     Mutation(
         "scatter_range_open",
-        "lower.solitary",
+        "lower.scatter",
         "inside = b.and_(b.le(low, target), b.lt(target, high))",
         "inside = b.and_(b.lt(low, target), b.lt(target, high))",
     ),
     Mutation(
         "scatter_add_sets",
-        "lower.solitary",
-        "if reducing is not None:",
-        'if reducing is not None and reducing != "sum":',
+        "lower.scatter",
+        "if kind is None:",
+        'if kind is None or kind == "sum":',
     ),
     Mutation(
         "merge_not_stable",
@@ -281,8 +281,14 @@ _LOWERING = (
     Mutation(
         "sort_nan_anywhere", "lower.solitary", "less = b.or_(less, b.and_(b.is_nan(y), b.not_(b.is_nan(x))))", "pass"
     ),
-    Mutation("scan_exclusive_is_inclusive", "lower.solitary", "carried[0] if exclusive else after", "after"),
-    Mutation("scan_reverse_is_forward", "lower.solitary", "b.sub(b.sub(size, b.i(1)), a) if reverse else a", "a"),
+    Mutation(
+        "equal_keys_backwards",
+        "lower.network",
+        "b.and_(b.eq(y[0], x[0]), b.lt(y[1], x[1]))",
+        "b.and_(b.eq(y[0], x[0]), b.lt(x[1], y[1]))",
+    ),
+    Mutation("scan_exclusive_is_inclusive", "lower.scan", "before if self.exclusive else after", "after"),
+    Mutation("scan_reverse_is_forward", "lower.scan", "b.sub(b.sub(self.size, b.i(1)), a) if self.reverse else a", "a"),
 )
 """Lowering: a group of operators to a kernel."""
 
@@ -305,8 +311,8 @@ _SCHEDULES = (
     Mutation(
         "scan_pieces_apart",
         "expand",
-        'before = b("scan", totals, kind=kind, axis=axis, reverse=False, exclusive=True)',
-        'before = b("scan", totals, kind=kind, axis=axis, reverse=True, exclusive=True)',
+        'before = b("scan", totals, kind=kind, axis=axis, reverse=False, exclusive=False)',
+        'before = b("scan", totals, kind=kind, axis=axis, reverse=True, exclusive=False)',
     ),
 )
 """What is done before fusion."""

@@ -160,7 +160,16 @@ def _program(record: Record, dtype: DType, sample: Sample, targets: tuple[str, .
 # --- fusion groups ----------------------------------------------------------------------------------------------------
 
 _ALL = ("functions", "threads", "tight")
-_ONCE = ("moves", "repeated", "converted", "not numbers", "running back", "scattered sums", "rows of negatives")
+_ONCE = (
+    "moves",
+    "repeated",
+    "converted",
+    "not numbers",
+    "running back",
+    "scattered sums",
+    "rows of negatives",
+    "equal keys",
+)
 """Programs that a schedule does not change."""
 
 
@@ -277,6 +286,10 @@ def _not_numbers(b: ArrayBuilder, x: Value) -> list[Value]:
     return [b("maximum", root, x), *b.many("sort", root, axis=0, descending=False)]
 
 
+def _equal_keys(b: ArrayBuilder, x: Value) -> list[Value]:
+    return [*b.many("sort", b.convert(x, dtypes.int32), axis=1, descending=False)]
+
+
 def _short(b: ArrayBuilder, x: Value, y: Value) -> list[Value]:
     found = []
     for dtype in (dtypes.float16, dtypes.bfloat16):
@@ -311,4 +324,5 @@ _BODIES: tuple[tuple[str, tuple[tuple[int, ...], ...], _Body], ...] = (
     ("running sum", ((1, 1100),), _running),
     ("running back", ((3, 9),), _running_back),
     ("scattered sums", ((6, 3), (5, 3)), _scattered),
+    ("equal keys", ((9, 13),), _equal_keys),
 )
