@@ -200,6 +200,10 @@ program.ProgramDriver.launch
 program.LaunchStep
   One launch of a plan. | plan.replay/steps
   A buffer is (slot, base, extent) | plan.replay/scalars
+  ``strand`` says what need not wait | none: permission, not a duty
+  A step of strand 0 comes after all before it. | plan.replay/strands
+  Steps that follow one another with numbers from 1 on | plan.replay/strands
+  Where the number falls | plan.replay/strands
 program.CopyStep
   One copy of a plan | plan.replay/steps
 program.Plans

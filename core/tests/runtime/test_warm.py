@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from _pytest.assertion.rewrite import AssertionRewritingHook
 
 from oarlock import dtypes
 from oarlock.codegen import fuse
@@ -18,7 +19,7 @@ from oarlock.config import config
 from oarlock.ir import Block, Context, Dialect, OpDefinition, Operation, Pass, Region, TensorType, Value
 from oarlock.ops import ArrayBuilder, array_context
 from oarlock.registry.compiler import all_passes
-from oarlock.runtime import Device, from_numpy, lowering, open_device, to_numpy, warm
+from oarlock.runtime import Device, from_numpy, lowering, open_device, sources, to_numpy, warm
 from oarlock.runtime.cache import DiskCache
 from oarlock.runtime.plan import LibraryStep, Plan
 from oarlock.runtime.profile import profiled
@@ -68,6 +69,8 @@ def cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Device]:
     monkeypatch.setattr(config, "cache_dir", tmp_path / "cache")
     monkeypatch.setattr(config, "cache", True)
     monkeypatch.setattr(config, "verify", False)
+    # pytest loads the modules of a distribution that has a plugin for it by a loader of its own
+    monkeypatch.setattr(sources, "_LOADERS", (*sources._LOADERS, AssertionRewritingHook))
     device = open_device("cpu")
     monkeypatch.setitem(device.held, "schedules", None)
     kernels = device.held.pop("kernels", None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from dataclasses import replace
 
 import numpy as np
 
@@ -41,6 +42,28 @@ def steps(bench: Bench) -> None:
     for _ in range(3):
         plan.replay(buffers)
         expect_equal(bench.download(buffers[2], 64), _wanted(data), "a replayed plan")
+
+
+@runtime_case("plan.replay/strands", "a strand runs in order, and where numbers fall all have ended", "plans")
+def strands(bench: Bench) -> None:
+    count = 64
+    steps = [
+        replace(_launch(bench, source, target, count, by), strand=strand)
+        for source, target, by, strand in (
+            (0, 1, 1, 1), (1, 2, 10, 1), (0, 3, 100, 2), (3, 4, 1000, 2),  # two strands
+            (2, 0, 1, 1), (4, 1, 1, 2),  # two more, on memory that those have used
+            (0, 3, 1, 0),  # one alone
+        )
+    ]  # fmt: skip
+    plan = bench.device.prepare(steps)
+    for _ in range(8):
+        data = bench.ints(count)
+        buffers = [bench.upload(data), *(bench.filled(count) for _ in range(4))]
+        plan.replay(buffers)
+        for slot, by in enumerate((12, 1101, 11, 13, 1100)):
+            expect_equal(
+                bench.download(buffers[slot], count), data + np.int32(by), f"slot {slot} after a plan of strands"
+            )
 
 
 @runtime_case("plan.replay/rebinds", "a plan may be replayed on other memory", "plans")
