@@ -189,12 +189,13 @@ def test_out_of_bounds_write_is_found_on_request(child: Child) -> None:
     assert lost.startswith("DeviceLostError") and "illegal memory access" in lost
 
 
-def test_access_far_out_of_bounds_is_always_found(child: Child) -> None:
-    code = """
+@pytest.mark.parametrize("index", [1024, 1 << 20, (1 << 22) - 8])
+def test_access_far_out_of_bounds_is_always_found(child: Child, index: int) -> None:
+    code = f"""
         from rig import *
         rig = Rig()
-        x = rig.put(np.zeros(6))
-        rig.launch(rig.kernel("x0[0] = x0[n0];", 1, 1), (1, 1, 1), (1, 1, 1), [x], [1 << 20])
+        x, _ = rig.put(np.zeros(6)), [rig.put(np.zeros(1 << 19)) for _ in range(16)]
+        rig.launch(rig.kernel("x0[0] = x0[n0];", 1, 1), (1, 1, 1), (1, 1, 1), [x], [{index}])
         try:
             rig.get(x, 6)
         except Exception as error:

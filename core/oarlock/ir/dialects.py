@@ -50,6 +50,8 @@ class traits:
     ISOLATED = Trait("isolated")
     """Its regions use no value from outside."""
     ELEMENTWISE = Trait("elementwise")
+    VIEW = Trait("view")
+    """Each element of its result is one of its operand, found by its position alone."""
     CONSTANT = Trait("constant")
     SAME_TYPES = Trait("same_types", _same_operands_and_result)
 

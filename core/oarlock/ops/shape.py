@@ -11,7 +11,7 @@ import numpy as np
 
 from oarlock.dtypes import DType
 from oarlock.errors import ShapeError
-from oarlock.ir import Dim, Size, TensorType
+from oarlock.ir import Dim, Size, TensorType, traits
 from oarlock.ops.inference import axes_of, axis_of, ints_of, same_dtypes
 from oarlock.ops.numerics import quiet
 from oarlock.ops.record import Array, Attributes, Infer, Record
@@ -191,7 +191,13 @@ def _define(
     attributes: dict[str, type],
     samples: Samples,
 ) -> Record:
-    return Record(name, "shape", summary, operands, infer, reference, attributes=attributes, samples=samples)
+    marks = frozenset({traits.PURE, traits.VIEW} if name in _VIEWS else {traits.PURE})
+    return Record(
+        name, "shape", summary, operands, infer, reference, attributes=attributes, samples=samples, traits=marks
+    )
+
+
+_VIEWS = ("broadcast", "reshape", "transpose", "slice", "reverse")
 
 
 SHAPE: tuple[Record, ...] = (

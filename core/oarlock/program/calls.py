@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 from oarlock import dtypes
 from oarlock.dtypes import DType
 from oarlock.errors import UnsupportedError
-from oarlock.ir import Attribute, Context, OpDefinition, ScalarType, TensorType, Type
+from oarlock.ir import Attribute, Context, OpDefinition, ScalarType, TensorType, Type, traits
 
 if TYPE_CHECKING:
     from oarlock.program.backend import Place
@@ -27,7 +27,7 @@ MEMO_LIMIT = 65_536
 class Call:
     """An operator with its attributes on operands of fixed kinds, or a leaf: an input of the program."""
 
-    __slots__ = ("attributes", "count", "definition", "nbytes", "results", "role", "type")
+    __slots__ = ("attributes", "count", "definition", "is_view", "nbytes", "results", "role", "type")
 
     def __init__(
         self,
@@ -45,6 +45,7 @@ class Call:
         """The type of the program's parameter, for a leaf."""
         self.nbytes = sum(result.nbytes for result in results)
         self.count = len(results)
+        self.is_view = definition is not None and definition.has(traits.VIEW)
 
     @property
     def name(self) -> str:

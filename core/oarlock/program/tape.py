@@ -213,7 +213,10 @@ class Tape:
     def overflow(self) -> None:
         """Run what a limit demands: whole turns of a loop, each as one program, or all of it where nothing repeats."""
         with self.lock:
-            cuts = period_cuts(self.entries, self.sites) if self.limit > 1 else []
+            if self.limit == 1:
+                self._step()
+                return
+            cuts = period_cuts(self.entries, self.sites)
             if not cuts:
                 self.flush()
                 return
@@ -229,6 +232,29 @@ class Tape:
                 self._keep(history, range(cuts[-1], len(self.entries)), waiting)
             self.close()
 
+    def _step(self) -> None:
+        """Run the operator that was just recorded in eager mode. A view waits for the operator that reads it."""
+        if self.entries[-1][0].is_view and self.count < limits.operators:
+            return
+        owners = self._owners()
+        waiting = self.waiting()
+        views = {number: tensor for number, tensor in waiting.items() if self.entries[owners[number]][0].is_view}
+        if not views or len(views) == len(waiting):
+            self.flush()
+            return
+        self.thread.drop(self)
+        done = {number: tensor for number, tensor in waiting.items() if number not in views}
+        try:
+            data = _execute(self.place, self.entries, self.sites, self.payloads, list(done))
+        except Exception as error:
+            self._fail(done, error)
+        else:
+            for tensor, value in zip(done.values(), data, strict=True):
+                tensor._finish(value, None)
+        history = History(self.entries, self.sites, self.payloads)
+        self._keep(history, history.needed(views), views)
+        self.close()
+
     def _run_turn(self, history: History, span: range, waiting: dict[int, Recorded]) -> None:
         """Run one part of the tape, for what is waiting for it and what later parts use."""
         segment = Segment(history, span)
@@ -242,8 +268,8 @@ class Tape:
             if tensor is not None:
                 tensor._finish(value, None)
 
-    def _keep(self, history: History, span: range, waiting: dict[int, Recorded]) -> None:
-        """Move the last part, which has not run, to a new tape of the thread."""
+    def _keep(self, history: History, span: Sequence[int], waiting: dict[int, Recorded]) -> None:
+        """Move a part that has not run to a new tape of the thread."""
         segment = Segment(history, span)
         numbers = {segment.number(number): tensor for number, tensor in waiting.items()}
         tape = Tape(self.place, self.thread)
@@ -266,9 +292,13 @@ class Tape:
         return next(iter(waiting.values()))._failure.again()  # type: ignore[union-attr]
 
     def _fail(self, waiting: dict[int, Recorded], error: Exception) -> None:
-        owners = [index for index, entry in enumerate(self.entries) for _ in range(entry[0].count)]
+        owners = self._owners()
         for number, tensor in waiting.items():
             tensor._finish(None, Failure(error, self.sites[owners[number]]))
+
+    def _owners(self) -> list[int]:
+        """The index of the entry that each value comes from."""
+        return [index for index, entry in enumerate(self.entries) for _ in range(entry[0].count)]
 
     def close(self) -> None:
         """Nothing can be recorded here any more, and nothing is held."""
@@ -476,7 +506,11 @@ def flush_thread() -> Exception | None:
 
 @contextmanager
 def eager_mode() -> Iterator[None]:
-    """Run each operator of this thread at once, unfused, inside the ``with``: for debugging."""
+    """Run each operator of this thread at once, unfused, inside the ``with``: for debugging.
+
+    What only looks at an array in another way (a transpose, a reshape, a slice, a broadcast) is read in place by the
+    operator that takes it, as a view is; it is made when its own value is asked for.
+    """
     flush_thread()
     state = local.state
     state.eager += 1

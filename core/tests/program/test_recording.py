@@ -213,6 +213,50 @@ def test_eager_mode_runs_each_operator(x: ol.Tensor, backend: object) -> None:
     np.testing.assert_allclose(y, np.exp(np.arange(6, dtype=np.float32).reshape(2, 3) * 2 + 1), rtol=1e-6)
 
 
+def test_in_eager_mode_views_are_read_in_place(x: ol.Tensor, backend: object) -> None:
+    """A transpose and a slice belong to the operator that reads them, though somebody holds them; they run alone when
+    their own values are asked for, once."""
+    work = Work()
+    host = np.arange(6, dtype=np.float32).reshape(2, 3)
+    with ol.eager_mode():
+        turned = ol.permute_dims(x, (1, 0))
+        cut = turned[1:, :]
+        assert work.flushed == 0
+        y = ol.exp(cut)
+        assert work.flushed == 1
+        z = ol.exp(turned)
+        assert work.flushed == 2
+        del turned
+        np.testing.assert_array_equal(cut, host.T[1:])
+        assert work.flushed == 3
+        assert work.outputs == 3
+        np.testing.assert_array_equal(cut, host.T[1:])
+        assert work.flushed == 3
+    assert [len(names(f)) for f in backend.functions] == [4, 3, 3]  # type: ignore[attr-defined]
+    np.testing.assert_allclose(y, np.exp(host.T[1:]), rtol=1e-6)
+    np.testing.assert_allclose(z, np.exp(host.T), rtol=1e-6)
+
+
+def test_in_eager_mode_views_alone_end_at_the_limit(few_operators: None, x: ol.Tensor) -> None:
+    work = Work()
+    with ol.eager_mode():
+        y = x
+        for _ in range(250):
+            y = ol.permute_dims(y, (1, 0))
+        assert work.flushed == 2
+        np.testing.assert_array_equal(y, np.arange(6, dtype=np.float32).reshape(2, 3))
+
+
+def test_in_eager_mode_a_failure_leaves_views_usable(x: ol.Tensor, backend: object) -> None:
+    with ol.eager_mode():
+        turned = ol.permute_dims(x, (1, 0))
+        backend.fail_with = LaunchError("kernel exp_1 failed")  # type: ignore[attr-defined]
+        y = ol.exp(turned)
+        np.testing.assert_array_equal(turned, np.arange(6, dtype=np.float32).reshape(2, 3).T)
+        with pytest.raises(LaunchError):
+            y.numpy()
+
+
 def test_eager_setting_runs_each_operator(x: ol.Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(config, "eager", True)
     work = Work()

@@ -8,6 +8,7 @@ Memory &memory = *new Memory;  // for ever: streams may still work when the proc
 
 namespace {
 const size_t PAGE = 4096;
+const size_t GUARD = size_t(16) << 20;  // on both sides: an index far out must not find another's memory by chance
 const unsigned char CANARY = 0xa5;
 
 // Addresses are multiples of 256, as CUDA's are; with checks on they end where a guard page begins, but for 15 bytes.
@@ -29,14 +30,14 @@ CUresult allocate(CUdeviceptr *to, size_t size, int device) {
             if (a.device == device && a.size >= size && size >= 1024) return *to = begin, CUDA_SUCCESS;
     }
     const size_t pages = (room + PAGE - 1) / PAGE * PAGE;
-    void *map = mmap(nullptr, pages + 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *map = mmap(nullptr, pages + 2 * GUARD, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (map == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
-    char *first = static_cast<char *>(map) + PAGE;
+    char *first = static_cast<char *>(map) + GUARD;
     mprotect(first, pages, PROT_READ | PROT_WRITE);
     char *at = first + pages - room;
     std::memset(at + size, CANARY, room - size);
     std::lock_guard<std::mutex> hold(memory.guard);
-    memory.live[uintptr_t(at)] = {static_cast<char *>(map), pages + 2 * PAGE, size, device};
+    memory.live[uintptr_t(at)] = {static_cast<char *>(map), pages + 2 * GUARD, size, device};
     if (!fault("memory_info_still")) memory.used[device] += room;
     *to = CUdeviceptr(at) + (fault("memory_misaligned") ? 4 : 0);
     return CUDA_SUCCESS;
