@@ -8,9 +8,10 @@ from typing import Any, cast
 from oarlock.dtypes import DType
 from oarlock.errors import DeviceError
 from oarlock.program.backend import backend, place
+from oarlock.program.calls import Number
 from oarlock.program.calls import kind as kind_of
 from oarlock.program.host import host_array
-from oarlock.program.tape import Number, concrete
+from oarlock.program.tape import concrete
 from oarlock.program.tensor import Tensor
 from oarlock.runtime import Device, DeviceArray, communication, empty
 from oarlock.runtime.communication import Kind, ProcessGroup

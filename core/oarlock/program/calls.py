@@ -18,7 +18,7 @@ from oarlock.ir import Attribute, Context, OpDefinition, ScalarType, TensorType,
 if TYPE_CHECKING:
     from oarlock.program.backend import Place
 
-__all__ = ["Call", "Kind", "context", "infer", "kind", "scalar_call"]
+__all__ = ["Call", "Kind", "Number", "context", "infer", "kind", "scalar_call"]
 
 MEMO_LIMIT = 65_536
 """Inferences kept per device; all are dropped when there are more, so endless new shapes do not pile up."""
@@ -79,6 +79,29 @@ def kind(dtype: DType, shape: Sequence[int]) -> Kind:
     if found is None:
         found = _kinds.setdefault(key, Kind(dtype, key[1]))
     return found
+
+
+class Number:
+    """The data of a 0-d tensor that needs no memory: it enters programs as a run-time scalar.
+
+    As an operand it stands for that tensor, which then need not be made.
+    """
+
+    __slots__ = ("_kind", "_place", "value")
+    _tape = None
+    _number = -1
+
+    def __init__(self, kind: Kind, place: Place, value: float | int) -> None:
+        self._kind = kind
+        self._place = place
+        self.value = value
+
+    @property
+    def _data(self) -> Number:
+        return self
+
+    def _settle(self) -> Number:
+        return self
 
 
 _CARRIERS: dict[str, DType] = {

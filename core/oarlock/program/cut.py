@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 from oarlock.program.plans import Entry, first_numbers
@@ -68,22 +68,10 @@ class History:
         return {number for entry in self.entries[index:] for number in entry[1:]}
 
 
-    def needed(self, values: Iterable[int]) -> list[int]:
-        """The indices, in order, of the operators that ``values`` come from, directly or through each other."""
-        found: set[int] = set()
-        stack = [self.owners[value] for value in values]
-        while stack:
-            index = stack.pop()
-            if index not in found and self.entries[index][0].role == "operator":
-                found.add(index)
-                stack += [self.owners[value] for value in self.entries[index][1:]]
-        return sorted(found)
-
-
 class Segment:
     """A part of a tape as a tape of its own: what it uses from before is an input. ``numbers``: old number -> new."""
 
-    def __init__(self, history: History, span: Sequence[int]) -> None:
+    def __init__(self, history: History, span: range) -> None:
         self.entries: list[Entry] = []
         self.sites: list[Site] = []
         self.payloads: list[Any] = []

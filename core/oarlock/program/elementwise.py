@@ -11,9 +11,9 @@ import numpy as np
 from oarlock import dtypes
 from oarlock.dtypes import DType
 from oarlock.errors import DTypeError, UnsupportedError
-from oarlock.program.calls import scalar_call
+from oarlock.program.calls import Number, scalar_call
 from oarlock.program.dtype_functions import as_float, broad_dtype, convert, integer_range
-from oarlock.program.tape import Number, Recorded, apply, concrete, record, scalar
+from oarlock.program.tape import Recorded, apply, concrete, record, scalar
 
 if TYPE_CHECKING:
     from oarlock.program.backend import Place

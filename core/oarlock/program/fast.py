@@ -49,7 +49,7 @@ def start(tensor: type) -> None:
             "Config": Config,
             "Counters": plans.Counters,
             "Kind": calls.Kind,
-            "Number": tape.Number,
+            "Number": calls.Number,
             "Place": backend.Place,
             "Ready": _Ready,
             "Runner": plans.Runner,

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from oarlock import dtypes
 from oarlock.program.backend import Place, backend
-from oarlock.program.calls import kind
-from oarlock.program.tape import Number, concrete
+from oarlock.program.calls import Number, kind
+from oarlock.program.tape import concrete
 
 if TYPE_CHECKING:
     from oarlock.program.tensor import Tensor

@@ -16,12 +16,12 @@ from oarlock.errors import OarlockError, TraceError
 from oarlock.ir import Operation
 from oarlock.ir.extents import Extents
 from oarlock.program.backend import Data, Place, place
-from oarlock.program.calls import Call, scalar_call
+from oarlock.program.calls import Call, Number, scalar_call
 from oarlock.program.fast import ready
 from oarlock.program.host import put
 from oarlock.program.plans import counters
 from oarlock.program.symbolic import Symbolic, Variant, Variants
-from oarlock.program.tape import Number, Recorded, apart, thread_state
+from oarlock.program.tape import Recorded, apart, thread_state
 from oarlock.program.tracing import Trace, trace
 from oarlock.program.trees import LEAF, Spec, flatten, rebuild
 from oarlock.program.whole import WholeProgram, compiled

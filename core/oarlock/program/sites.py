@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import linecache
 import sys
 from pathlib import Path
 from types import CodeType
 from typing import TypeAlias
 
-__all__ = ["Site", "call_site", "describe"]
+__all__ = ["Failure", "Site", "call_site", "describe"]
 
 Site: TypeAlias = "tuple[CodeType, int] | None"
 """A code object and the offset of the instruction in it."""
@@ -54,3 +55,24 @@ def _line(code: CodeType, instruction: int) -> int:
         if start <= instruction < end and line is not None:
             return line
     return code.co_firstlineno
+
+
+class Failure:
+    """Why a result will never be there: the error, and the line that recorded the result."""
+
+    __slots__ = ("error", "site")
+
+    def __init__(self, error: Exception, site: Site) -> None:
+        self.error = error
+        self.site = site
+
+    def again(self) -> Exception:
+        """The error, once more, with the line as a note."""
+        notes = [*getattr(self.error, "__notes__", ()), "recorded at " + describe(self.site)]
+        try:
+            error = copy.copy(self.error)
+        except TypeError:  # its class cannot be made from its arguments
+            error = RuntimeError(f"{type(self.error).__name__}: {self.error}")
+        error.__notes__ = notes
+        error.__cause__ = self.error
+        return error

@@ -10,9 +10,8 @@ from typing import Any, TypeAlias
 from oarlock.errors import ShapeError
 from oarlock.ir.extents import Extents, resolved
 from oarlock.program.backend import Data, Place, Template, backend
-from oarlock.program.calls import Call, Kind, kind
+from oarlock.program.calls import Call, Kind, Number, kind
 from oarlock.program.plans import build
-from oarlock.program.tape import Number
 from oarlock.program.tracing import Trace
 from oarlock.program.trees import flatten
 from oarlock.program.whole import WholeProgram, whole

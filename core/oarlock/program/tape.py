@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,18 +12,18 @@ from oarlock.config import config
 from oarlock.errors import DeviceError
 from oarlock.ir import Attribute
 from oarlock.program.backend import Data, Place, backend
-from oarlock.program.calls import MEMO_LIMIT, Call, Kind, infer, scalar_call
+from oarlock.program.calls import MEMO_LIMIT, Call, Kind, Number, infer, scalar_call
 from oarlock.program.cut import History, Segment, period_cuts
 from oarlock.program.fast import ready, start
 from oarlock.program.plans import Entry, Runner, build, counters, first_numbers
-from oarlock.program.sites import Site, call_site, describe
+from oarlock.program.sites import Failure, Site, call_site
 
 if TYPE_CHECKING:
     from oarlock.dtypes import DType
     from oarlock.program.tensor import Tensor
 
 __all__ = [
-    "Number", "Recorded", "Tape", "apart", "apply", "apply_at", "apply_many", "concrete", "eager_mode", "flush_thread",
+    "Recorded", "Tape", "apart", "apply", "apply_at", "apply_many", "concrete", "eager_mode", "flush_thread",
     "limits", "pending", "record", "scalar", "thread_state",
 ]  # fmt: skip
 
@@ -39,50 +38,8 @@ class limits:
     """Operators on one tape."""
     held_bytes: ClassVar[int] = 1 << 30
     """Bytes of the inputs and results of one tape."""
-
-
-class Number:
-    """The data of a 0-d tensor that needs no memory: it enters programs as a run-time scalar.
-
-    As an operand it stands for that tensor, which then need not be made.
-    """
-
-    __slots__ = ("_kind", "_place", "value")
-    _tape = None
-    _number = -1
-
-    def __init__(self, kind: Kind, place: Place, value: float | int) -> None:
-        self._kind = kind
-        self._place = place
-        self.value = value
-
-    @property
-    def _data(self) -> Number:
-        return self
-
-    def _settle(self) -> Number:
-        return self
-
-
-class Failure:
-    """Why a result will never be there: the error, and the line that recorded the result."""
-
-    __slots__ = ("error", "site")
-
-    def __init__(self, error: Exception, site: Site) -> None:
-        self.error = error
-        self.site = site
-
-    def again(self) -> Exception:
-        """The error, once more, with the line as a note."""
-        notes = [*getattr(self.error, "__notes__", ()), "recorded at " + describe(self.site)]
-        try:
-            error = copy.copy(self.error)
-        except TypeError:  # its class cannot be made from its arguments
-            error = RuntimeError(f"{type(self.error).__name__}: {self.error}")
-        error.__notes__ = notes
-        error.__cause__ = self.error
-        return error
+    views: ClassVar[int] = 32
+    """Views of views in eager mode."""
 
 
 class Recorded:
@@ -177,6 +134,28 @@ class Tape:
             self.held += kind.nbytes
         return number
 
+    def view(self, operand: Recorded | Number) -> int:
+        """The number of a view of eager mode, which is entered with what it looks at."""
+        tape = operand._tape
+        if tape is None:
+            return self.leaf(operand._kind, operand._settle())
+        with tape.lock:
+            if tape.closed:
+                return self.view(operand)
+            numbers: list[int] = []
+            payloads = iter(tape.payloads)
+            for entry, site in zip(tape.entries, tape.sites, strict=True):
+                call = entry[0]
+                if call.role != "operator":
+                    numbers.append(self.leaf(call.results[0], next(payloads)))
+                    continue
+                self.entries.append((call, *[numbers[operand] for operand in entry[1:]]))
+                self.sites.append(site)
+                numbers.append(len(self.results))
+                self.results.append(None)
+                self.count += 1
+            return numbers[operand._number]
+
     def waiting(self) -> dict[int, Recorded]:
         """The living tensors that wait for this tape, by number."""
         found: dict[int, Recorded] = {}
@@ -213,10 +192,10 @@ class Tape:
     def overflow(self) -> None:
         """Run what a limit demands: whole turns of a loop, each as one program, or all of it where nothing repeats."""
         with self.lock:
-            if self.limit == 1:
-                self._step()
+            if self.limit == 1 and self.entries[-1][0].is_view and self.count < limits.views:
+                self.thread.drop(self)  # it waits here alone, and goes with whoever reads it
                 return
-            cuts = period_cuts(self.entries, self.sites)
+            cuts = period_cuts(self.entries, self.sites) if self.limit > 1 else []
             if not cuts:
                 self.flush()
                 return
@@ -232,29 +211,6 @@ class Tape:
                 self._keep(history, range(cuts[-1], len(self.entries)), waiting)
             self.close()
 
-    def _step(self) -> None:
-        """Run the operator that was just recorded in eager mode. A view waits for the operator that reads it."""
-        if self.entries[-1][0].is_view and self.count < limits.operators:
-            return
-        owners = self._owners()
-        waiting = self.waiting()
-        views = {number: tensor for number, tensor in waiting.items() if self.entries[owners[number]][0].is_view}
-        if not views or len(views) == len(waiting):
-            self.flush()
-            return
-        self.thread.drop(self)
-        done = {number: tensor for number, tensor in waiting.items() if number not in views}
-        try:
-            data = _execute(self.place, self.entries, self.sites, self.payloads, list(done))
-        except Exception as error:
-            self._fail(done, error)
-        else:
-            for tensor, value in zip(done.values(), data, strict=True):
-                tensor._finish(value, None)
-        history = History(self.entries, self.sites, self.payloads)
-        self._keep(history, history.needed(views), views)
-        self.close()
-
     def _run_turn(self, history: History, span: range, waiting: dict[int, Recorded]) -> None:
         """Run one part of the tape, for what is waiting for it and what later parts use."""
         segment = Segment(history, span)
@@ -268,8 +224,8 @@ class Tape:
             if tensor is not None:
                 tensor._finish(value, None)
 
-    def _keep(self, history: History, span: Sequence[int], waiting: dict[int, Recorded]) -> None:
-        """Move a part that has not run to a new tape of the thread."""
+    def _keep(self, history: History, span: range, waiting: dict[int, Recorded]) -> None:
+        """Move the last part, which has not run, to a new tape of the thread."""
         segment = Segment(history, span)
         numbers = {segment.number(number): tensor for number, tensor in waiting.items()}
         tape = Tape(self.place, self.thread)
@@ -292,13 +248,9 @@ class Tape:
         return next(iter(waiting.values()))._failure.again()  # type: ignore[union-attr]
 
     def _fail(self, waiting: dict[int, Recorded], error: Exception) -> None:
-        owners = self._owners()
+        owners = [index for index, entry in enumerate(self.entries) for _ in range(entry[0].count)]
         for number, tensor in waiting.items():
             tensor._finish(None, Failure(error, self.sites[owners[number]]))
-
-    def _owners(self) -> list[int]:
-        """The index of the entry that each value comes from."""
-        return [index for index, entry in enumerate(self.entries) for _ in range(entry[0].count)]
 
     def close(self) -> None:
         """Nothing can be recorded here any more, and nothing is held."""
@@ -379,7 +331,7 @@ def record(
     for operand in operands:
         if operand._place is not place:
             raise apart(name, place, operand._place)
-        if operand._data is None and operand._tape is not tape:
+        if operand._data is None and operand._tape is not tape and not _is_view(operand, tape):
             operand._settle()
         key += (operand._kind,)
     call = place.calls.get(key)
@@ -393,9 +345,10 @@ def record(
         entry: tuple[Any, ...] = (call,)
         for operand in operands:
             data = operand._data
-            entry += (
-                operand._number if data is None else tape.leaf_numbers.get(id(data)) or tape.leaf(operand._kind, data),
-            )
+            if data is not None:
+                entry += (tape.leaf_numbers.get(id(data)) or tape.leaf(operand._kind, data),)
+            else:
+                entry += (operand._number if operand._tape is tape else tape.view(operand),)
         tape.entries.append(entry)
         tape.sites.append(call_site(3))
         kinds = call.results
@@ -415,6 +368,11 @@ def record(
         if tape.count >= tape.limit or tape.held >= limits.held_bytes:
             tape.overflow()
         return made
+
+
+def _is_view(operand: Recorded | Number, tape: Tape) -> bool:
+    """Whether ``operand``, which is pending, is a view that an operator of eager mode reads in place."""
+    return tape.limit == 1 and operand._tape is not None and operand._tape.limit == 1
 
 
 def apart(name: str, place: Place, other: Place) -> DeviceError:

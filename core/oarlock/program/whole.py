@@ -8,9 +8,9 @@ from typing import Any
 
 from oarlock.ir import Operation
 from oarlock.program.backend import Compiled, Data, Place, backend
-from oarlock.program.calls import Kind
+from oarlock.program.calls import Kind, Number
 from oarlock.program.plans import build, first_numbers
-from oarlock.program.tape import Number, concrete
+from oarlock.program.tape import concrete
 from oarlock.program.tracing import Trace
 from oarlock.program.trees import LEAF, Spec, rebuild
 
