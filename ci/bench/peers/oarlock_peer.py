@@ -119,8 +119,8 @@ class OarlockPeer:
         from ci.bench.one_by_one import OneByOne
 
         program = prepared.program
-        given = [*program.parameters.values(), *(arrays[name] for name in program.inputs)]
-        single = OneByOne(prepared.function, self._device, given)
+        weights, inputs = [*program.parameters.values()], [arrays[name] for name in program.inputs]
+        single = OneByOne(prepared.function, self._device, weights, inputs)
         return Call(single.run, single.results, f"{single.count} operators")
 
     def _mode(self) -> AbstractContextManager[None]:

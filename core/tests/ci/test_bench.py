@@ -230,7 +230,6 @@ def test_model_operator_by_operator_gives_the_same() -> None:
     model = load(onnx_peer.build(entry, arrays))
     run = model.session("cpu").prepare({"x": arrays["x"]})
     run.execute()
-    given = [*run.program.parameters.values(), arrays["x"]]
-    single = OneByOne(run.function, "cpu", given)
+    single = OneByOne(run.function, "cpu", [*run.program.parameters.values()], [arrays["x"]])
     single.run()
     assert worker.wrong(single.results(), list(run.outputs().values()), 1e-5) == ""
