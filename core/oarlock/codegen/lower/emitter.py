@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Literal
@@ -21,6 +23,8 @@ from oarlock.ops import tensor
 
 __all__ = ["EmitElement", "Emitter"]
 
+WRITTEN_OUT = 64
+"""Turns of a nest of loops that a loop of vectors holds as straight code, at most."""
 NOWHERE: Mapping[Value, Placement] = {}
 
 EmitElement = Callable[["Emitter", Operation, Index], Value]
@@ -317,7 +321,16 @@ class Emitter:
         body: Callable[[list[Value], list[Value]], Sequence[Value]],
         initial: Sequence[Value],
     ) -> list[Value]:
-        """A nest of loops from 0 to each bound, carrying values through."""
+        """A nest of loops from 0 to each bound, carrying values through.
+
+        Inside a loop of vectors, which refuses control flow, a nest of few turns is written out.
+        """
+        counts = [n for n in map(self.b.constant_value, bounds) if type(n) is int]
+        if self._wide is not None and len(counts) == len(bounds) and math.prod(counts) <= WRITTEN_OUT:
+            carried = list(initial)
+            for turn in itertools.product(*map(range, counts)):
+                carried = list(body([self.b.i(i) for i in turn], carried))
+            return carried
 
         def nest(depth: int, at: list[Value], carried: list[Value]) -> Sequence[Value]:
             if depth == len(bounds):

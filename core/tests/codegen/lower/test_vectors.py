@@ -45,6 +45,17 @@ def loads(function: Operation, lanes: int) -> int:
     return sum(op.name == "kernel.load" and op.attributes.get("lanes", 1) == lanes for op in operations(function))
 
 
+def pool(*window: int, kind: str = "max", strides: tuple[int, ...] = (1, 2, 2, 1)) -> Callable[..., Value]:
+    """Windows with a border of one around the two middle dimensions."""
+    attributes = {
+        "window": window,
+        "strides": strides,
+        "dilation": (1,) * 4,
+        "padding": ((0, 0), (1, 1), (1, 1), (0, 0)),
+    }
+    return lambda b, x: b("window_reduce", x, kind=kind, **attributes)
+
+
 VECTORS: dict[str, tuple[list[TensorType], Callable[..., Value], bool]] = {
     "contiguous": ([t(3, 70), t(3, 70)], lambda b, x, y: b("add", x, y), True),
     "broadcast_rows": ([t(3, 70), t(3, 1)], lambda b, x, y: b("multiply", x, y), True),
@@ -63,6 +74,10 @@ VECTORS: dict[str, tuple[list[TensorType], Callable[..., Value], bool]] = {
     "gathered": ([t(70), t(70, dtype=dtypes.int32)], lambda b, x, i: b("exp", b("gather", x, i, axis=0)), False),
     "looping": ([t(70), t(70)], lambda b, x, y: b("remainder", x, y), False),
     "rows": ([t(3, 150)], softmax, True),
+    "windows_of_channels": ([t(2, 7, 9, 19)], pool(1, 3, 3, 1), True),
+    "sums_of_channels": ([t(1, 9, 9, 35, dtype=dtypes.float16)], pool(1, 8, 8, 1, kind="sum"), True),
+    "large_windows_of_channels": ([t(1, 9, 15, 19)], pool(1, 5, 13, 1), False),
+    "windows_across_lanes": ([t(1, 7, 19, 19)], pool(1, 3, 3, 1, strides=(1, 1, 1, 2)), False),
 }
 
 
