@@ -31,9 +31,9 @@ class _Step:
 class OneByOne:
     """``run`` runs the operators of ``function`` in order, and waits for the last; ``count`` is their number.
 
-    The function's arguments are ``weights``, which are the same in every run, and then ``inputs``. An operator is a node
-    of the model's file: a convolution and its bias are one. What only looks at a value in another way (a reshape, a
-    slice) is read in place by whoever takes it, as a view is, unless it is a result.
+    The function's arguments are ``weights``, which are the same in every run, and then ``inputs``. An operator is a
+    node of the model's file: a convolution and its bias are one. What only looks at a value in another way (a reshape,
+    a slice) is read in place by whoever takes it, as a view is, unless it is a result.
     """
 
     def __init__(self, function: Operation, device: str, weights: Sequence[Array], inputs: Sequence[Array]) -> None:

@@ -149,7 +149,7 @@ class Tape:
                 if call.role != "operator":
                     numbers.append(self.leaf(call.results[0], next(payloads)))
                     continue
-                self.entries.append((call, *[numbers[operand] for operand in entry[1:]]))
+                self.entries.append((call, *[numbers[number] for number in entry[1:]]))
                 self.sites.append(site)
                 numbers.append(len(self.results))
                 self.results.append(None)

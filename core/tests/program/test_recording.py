@@ -257,6 +257,29 @@ def test_in_eager_mode_a_failure_leaves_views_usable(x: ol.Tensor, backend: obje
             y.numpy()
 
 
+def test_a_view_of_eager_mode_is_of_use_everywhere(x: ol.Tensor) -> None:
+    """Twice in one operator, after the block, in another thread, and assigned to."""
+    host = np.arange(6, dtype=np.float32).reshape(2, 3)
+    with ol.eager_mode():
+        turned = ol.permute_dims(x, (1, 0))
+        np.testing.assert_array_equal(turned + turned, host.T * 2)
+        again = ol.permute_dims(turned, (1, 0))
+        x[0, 0] = 100.0
+        np.testing.assert_array_equal(again, host)
+    np.testing.assert_array_equal(turned * 3.0, host.T * 3)
+    found: list[np.ndarray] = []
+
+    def elsewhere() -> None:
+        with ol.eager_mode():
+            found.append(np.asarray(again - 1.0))
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    np.testing.assert_array_equal(found[0], host - 1)
+    assert x[0, 0] == 100.0
+
+
 def test_eager_setting_runs_each_operator(x: ol.Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(config, "eager", True)
     work = Work()
