@@ -10,6 +10,7 @@ from oarlock.codegen.kernel.builder import NotVectorisable, lanes_of
 from oarlock.codegen.lower.call import KernelCall
 from oarlock.codegen.lower.emitter import Emitter
 from oarlock.codegen.math import FUNCTIONS
+from oarlock.codegen.render import renderer
 from oarlock.codegen.schedule import Schedule
 from oarlock.codegen.values import numel
 from oarlock.ir import Operation, Value
@@ -31,8 +32,6 @@ LONG = 16
 """Vectors of a run from which on what is left over does not count."""
 BRIEF = frozenset({"array.exp", "array.exp2", "array.log", "array.log2", "array.tanh"})
 """Elementary functions of so few steps that four vectors at once are faster than two."""
-MOST_IN_OPENCL = 16
-"""Elements of the longest vector that OpenCL C has."""
 STREAM_BYTES = 32 << 20
 """From here on a result is written past the caches, which would not keep it for its reader."""
 
@@ -62,8 +61,11 @@ def group_lanes(group: Group, target: Target, schedule: Schedule, run: int) -> i
 
 
 def has_vectors(target: Target, lanes: int) -> bool:
-    """Whether the target's language has vectors of so many elements."""
-    return target.language != "opencl" or lanes <= MOST_IN_OPENCL
+    """Whether several of the target's vectors are worth taking as one of so many elements, and its language has those.
+
+    Threads hide what a vector waits for; they need none.
+    """
+    return not target.has_threads and renderer(target.language).has_vectors(lanes)
 
 
 def computes_functions(group: Group) -> bool:

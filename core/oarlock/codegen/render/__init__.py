@@ -23,6 +23,10 @@ class Renderer(Protocol):
         """
         ...
 
+    def has_vectors(self, lanes: int) -> bool:
+        """Whether the language has vectors of ``lanes`` elements, a power of two above the target's vector width."""
+        return False
+
 
 _IN_TREE = {
     "c99": "oarlock.codegen.render.c99",

@@ -40,6 +40,10 @@ class CRenderer:
         head = "\n".join(filter(None, (self.dialect.preamble.strip("\n"), *enabled)))
         return "\n\n".join(filter(None, (head, "\n".join(unit.vectors.values()), *bodies))) + "\n"
 
+    def has_vectors(self, lanes: int) -> bool:
+        """See Renderer."""
+        return lanes in self.dialect.lanes
+
 
 class Unit:
     """What the functions of a translation unit share: the dtypes and vector types that they use."""

@@ -47,6 +47,10 @@ class LLVMRenderer:
         tail = [f"attributes #0 = {{ {' '.join(attributes)} }}"]
         return "\n\n".join(filter(None, (*bodies, "\n".join(declarations), *tail, "\n".join(metadata)))) + "\n"
 
+    def has_vectors(self, lanes: int) -> bool:
+        """See Renderer: LLVM cuts them into those of the processor."""
+        return True
+
 
 MEMORY_ALIGNMENT = 64
 """Bytes that allocations begin at a multiple of, as ``hal.host`` makes them: what a streamed store may rely on."""

@@ -12,12 +12,13 @@ from oarlock import dtypes
 from oarlock.codegen import attention
 from oarlock.codegen.groups import Group
 from oarlock.codegen.lower import attention as lowering
-from oarlock.codegen.pipeline import lower, prepare
+from oarlock.codegen.lower.call import KernelCall
+from oarlock.codegen.pipeline import lower, prepare, render
 from oarlock.codegen.values import shape_of
 from oarlock.dtypes import DType
 from oarlock.ir import TensorType, Value
 from oarlock.ops import ArrayBuilder
-from oarlock.target import Target
+from oarlock.target import Limits, Target
 
 from .conftest import FUNCTIONS, TARGETS, assert_close, program, random_operands, run_lowered, t
 
@@ -206,3 +207,17 @@ def test_attention_over_attention() -> None:
     assert sum("scores" in call.label for call in calls) == 2
     first = exact(*given)
     assert_close(got, [(exact(np.exp(first), *given[1:]) + first).astype(np.float32)], 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("language", "threads"),
+    [("c99", 1), ("llvm", 1), ("cuda", 1), ("cuda", 64), ("opencl", 1), ("opencl", 64), ("wgsl", 1), ("wgsl", 64)],
+)
+def test_attention_is_said_in_every_language(language: str, threads: int) -> None:
+    """With vectors of four elements, or several of those at once where the language has such."""
+    limits = Limits(vector_width=4, max_block=(threads, 1, 1), max_threads=threads)
+    storage = (("bool", "uint32" if language == "wgsl" else "uint8"),)
+    target = Target(language, compute=frozenset({"float32", "int32", "uint32", "bool"}), storage=storage, limits=limits)
+    types = [t(2, 5, 9), t(2, 33, 9), t(2, 33, 5)]
+    calls = lower(prepare(program(types, lambda b, *x: attend(b, *x, plain))), target).calls
+    assert "scores" in render([call.function for call in calls if isinstance(call, KernelCall)], target)
