@@ -125,6 +125,9 @@ class _Crew:
         with _Child(job) as child:
             with self._lock:
                 self._children.add(child)
+                late = self.stopped
+            if late:  # it was on its way while the others were stopped
+                child.kill()
             try:
                 yield child
             finally:

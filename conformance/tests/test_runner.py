@@ -44,6 +44,17 @@ def test_broken_off_run_stops_its_processes(monkeypatch: pytest.MonkeyPatch) -> 
     assert not told, "what was broken off has no outcome"
 
 
+def test_process_that_was_on_its_way_is_stopped_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run is broken off between the start of a process and the moment that the run knows of it."""
+    monkeypatch.setattr(runner, "command", lambda job: [sys.executable, "-c", "import time; time.sleep(60)"])
+    crew = runner._Crew(lambda outcome: None)
+    crew.stop()
+    began = time.perf_counter()
+    with crew.child({}) as child:
+        assert list(child.events(60)) == []
+    assert time.perf_counter() - began < 30
+
+
 def test_groups_that_measure_time_are_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     running: set[str] = set()
     seen: list[tuple[str, frozenset[str]]] = []
