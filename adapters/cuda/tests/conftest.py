@@ -26,6 +26,7 @@ def simulated_driver() -> ModuleType:
     return module
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What needs the simulated driver goes to one worker: the others would wait while it is built."""
     if config.pluginmanager.hasplugin("xdist"):
