@@ -26,15 +26,6 @@ def simulated_driver() -> ModuleType:
     return module
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What needs the simulated driver goes to one worker: the others would wait while it is built."""
-    if config.pluginmanager.hasplugin("xdist"):
-        for item in items:
-            if "simulated" in getattr(item, "fixturenames", ()):
-                item.add_marker(pytest.mark.xdist_group("simulated"))
-
-
 @pytest.fixture(scope="session")
 def simulated() -> dict[str, str]:
     """The environment variables of a process that sees the simulated devices; built at first use, then kept."""
