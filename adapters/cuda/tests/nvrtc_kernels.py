@@ -15,9 +15,9 @@ import onnx
 
 from oarlock.codegen import pipeline
 from oarlock.codegen.lower.call import KernelCall
+from oarlock.config import config
 from oarlock.ir import Operation
-from oarlock.runtime import open_device
-from oarlock.runtime import plan as runtime_plan
+from oarlock.runtime import lowering, open_device
 from oarlock.target import Target
 from oarlock_conformance.case import Options
 from oarlock_conformance.cases.operators import fused, fuzzing, named, stepwise
@@ -91,16 +91,17 @@ def _calls(options: Options, share: tuple[int, int]) -> Iterator[tuple[str, Oper
 
 
 def _programs(options: Options, found: Sequence[Collection], say: Say) -> None:
-    """Run named, fused and random programs on ``cpu:0``, and lower what it lowers."""
+    """Run named, fused and random programs on ``cpu:0``, and lower what it lowers, which is all: no cache is read."""
     device = open_device("cpu:0")
     original = pipeline.lower
 
-    def lower(function: Operation, *arguments: Any) -> pipeline.Lowered:
+    def lower(function: Operation, *arguments: Any, **named: Any) -> pipeline.Lowered:
         for collection in found:
             collection.add(function, original)
-        return original(function, *arguments)
+        return original(function, *arguments, **named)
 
-    with patch.object(runtime_plan, "lower", lower), patch.object(stepwise, "lower", lower):
+    patches = (patch.object(module, "lower", lower) for module in (lowering, stepwise))
+    with patch.object(config, "cache", False), next(patches), next(patches):
         for module in (named, fused, fuzzing):
             for case in module.plan(device, options):
                 if case.unsupported:

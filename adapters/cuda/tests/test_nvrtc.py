@@ -131,6 +131,19 @@ def test_a_share_of_the_kernels_compiles_within_the_limits(arch: str) -> None:
     assert found["faults"] == []
 
 
+def test_what_programs_lower_for_the_host_is_collected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once more when the host has lowered it before: the outcome that it keeps is not read."""
+    plan = kernels.fused.plan
+    for module in (kernels.named, kernels.fuzzing):
+        monkeypatch.setattr(module, "plan", lambda *_: [])
+    monkeypatch.setattr(
+        kernels.fused, "plan", lambda *given: [c for c in plan(*given) if c.id == "fused.softmax/float32"]
+    )
+    for _ in range(2):
+        (found,) = kernels.collect([target_for((9, 0))], ["programs"], Options(quick=True))
+        assert found.kernels and not found.cut_short
+
+
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("kind", ["float16", "bfloat16", "tf32"])
 def test_matrix_units_compile_within_the_limits(kind: str, arch: str) -> None:
