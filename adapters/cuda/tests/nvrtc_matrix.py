@@ -240,6 +240,7 @@ def main() -> int:
     unknown = [part for part in parts if part not in PARTS]
     if unknown:
         parser.error(f"no part {unknown[0]!r}; there are {', '.join(PARTS)}")
+    asked.output.parent.mkdir(parents=True, exist_ok=True)  # now, and not when there is something to lose
     last = [0.0]
 
     def say(text: str) -> None:

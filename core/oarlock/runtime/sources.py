@@ -42,7 +42,13 @@ def from_files() -> bool:
     specs = [
         getattr(module, "__spec__", None) for name, module in list(sys.modules.items()) if name.startswith("oarlock.")
     ]
-    return all(type(getattr(spec, "loader", None)) in _LOADERS for spec in specs)
+    return all(type(_loader(spec)) in _LOADERS for spec in specs)
+
+
+def _loader(spec: object) -> object:
+    """What loaded a module. In an editable install scikit-build wraps it, to be able to build the native module anew."""
+    loader = getattr(spec, "loader", None)
+    return getattr(loader, "_skbuild_loader", loader)
 
 
 COMPILER = state_of(Path(__file__).parents[1])

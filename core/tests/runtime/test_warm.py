@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -265,6 +266,18 @@ def test_what_is_not_sure_is_neither_read_nor_written(
         Plan(function(), cpu, choice=(lambda subject: RULES) if why == "choice" else None)
         assert len(lowerings) == number
     assert entries() == []
+
+
+@pytest.mark.parametrize(("inner", "warm_start"), [(fuse.__spec__.loader, True), (object(), False)])
+def test_editable_install_starts_warm(
+    cpu: Device, lowerings: list[Operation], monkeypatch: pytest.MonkeyPatch, inner: object, warm_start: bool
+) -> None:
+    """Its loaders are scikit-build's, around those that read the files."""
+    inner = getattr(inner, "_skbuild_loader", inner)
+    monkeypatch.setattr(fuse.__spec__, "loader", SimpleNamespace(_skbuild_loader=inner))
+    for _ in range(2):
+        Plan(function(), cpu)
+    assert len(lowerings) == (1 if warm_start else 2)
 
 
 def test_foreign_operators_have_no_entry(cpu: Device) -> None:
