@@ -46,7 +46,7 @@ def from_files() -> bool:
 
 
 def _loader(spec: object) -> object:
-    """What loaded a module. In an editable install scikit-build wraps it, to be able to build the native module anew."""
+    """What loaded a module. In an editable install scikit-build wraps it, to build the native module anew."""
     loader = getattr(spec, "loader", None)
     return getattr(loader, "_skbuild_loader", loader)
 
