@@ -95,13 +95,13 @@ def _programs(options: Options, found: Sequence[Collection], say: Say) -> None:
     device = open_device("cpu:0")
     original = pipeline.lower
 
-    def lower(function: Operation, *arguments: Any, **named: Any) -> pipeline.Lowered:
+    def lower(function: Operation, *arguments: Any, **others: Any) -> pipeline.Lowered:
         for collection in found:
             collection.add(function, original)
-        return original(function, *arguments, **named)
+        return original(function, *arguments, **others)
 
-    patches = (patch.object(module, "lower", lower) for module in (lowering, stepwise))
-    with patch.object(config, "cache", False), next(patches), next(patches):
+    uncached = patch.object(config, "cache", False)
+    with uncached, patch.object(lowering, "lower", lower), patch.object(stepwise, "lower", lower):
         for module in (named, fused, fuzzing):
             for case in module.plan(device, options):
                 if case.unsupported:

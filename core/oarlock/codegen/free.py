@@ -6,14 +6,12 @@ from collections.abc import Sequence
 
 from oarlock.codegen.values import ints, numel, shape_of, splat_value
 from oarlock.ir import Operation, Value
+from oarlock.ops.shape import VIEWS
 
 __all__ = ["REDUCTIONS", "base_of", "is_free", "memory_of", "significant", "through"]
 
 REDUCTIONS = ("array.reduce_sum", "array.reduce_prod", "array.reduce_max", "array.reduce_min")
-_FREE = (
-    "array.broadcast", "array.reshape", "array.transpose", "array.slice", "array.reverse", "array.iota",
-    "array.from_scalar", "builtin.number",
-)  # fmt: skip
+_FREE = (*(f"array.{name}" for name in VIEWS), "array.iota", "array.from_scalar", "builtin.number")
 
 
 def is_free(op: Operation) -> bool:

@@ -17,7 +17,7 @@ from oarlock.ops.numerics import quiet
 from oarlock.ops.record import Array, Attributes, Infer, Record
 from oarlock.ops.sampling import Samples, sample, values
 
-__all__ = ["SHAPE"]
+__all__ = ["SHAPE", "VIEWS"]
 
 
 def shape_of(name: str, attributes: Attributes, key: str = "shape") -> tuple[Dim, ...]:
@@ -182,6 +182,10 @@ def _concat_samples(dtype: DType, rng: np.random.Generator) -> list[Any]:
     return [sample(*(values(dtype, rng, shape) for shape in shapes), axis=axis) for axis, shapes in cases]
 
 
+VIEWS = ("broadcast", "reshape", "transpose", "slice", "reverse")
+"""The operators with the trait VIEW."""
+
+
 def _define(
     name: str,
     summary: str,
@@ -191,13 +195,10 @@ def _define(
     attributes: dict[str, type],
     samples: Samples,
 ) -> Record:
-    marks = frozenset({traits.PURE, traits.VIEW} if name in _VIEWS else {traits.PURE})
+    marks = frozenset({traits.PURE, traits.VIEW} if name in VIEWS else {traits.PURE})
     return Record(
         name, "shape", summary, operands, infer, reference, attributes=attributes, samples=samples, traits=marks
     )
-
-
-_VIEWS = ("broadcast", "reshape", "transpose", "slice", "reverse")
 
 
 SHAPE: tuple[Record, ...] = (

@@ -111,7 +111,7 @@ def pycuda_wheel(cache: Path, work: Path, include: Path) -> Path:
             opened.extractall(work / "sdist", filter="data")
         (source,) = (p for p in (work / "sdist").iterdir() if p.is_dir())
         options = (f"--cuda-root={include.parent}", "--no-cuda-enable-curand", f"--cudadrv-lib-dir={stub}")
-        _run(sys.executable, "configure.py", *options, f"--cudart-lib-dir={stub}", "--cxxflags=-O0", cwd=source)
+        _run(sys.executable, "configure.py", *options, f"--cudart-lib-dir={stub}", "--cxxflags=-O1", cwd=source)
         _run(*pip, "wheel", "-q", "--no-deps", "-w", work / "wheel", ".", cwd=source, LDFLAGS="-Wl,--no-as-needed")
         kept.mkdir(exist_ok=True)
         for built in (work / "wheel").glob("*.whl"):
